@@ -1,0 +1,13 @@
+//! Leader election for blocking programs that share nothing but a database.
+
+#![forbid(unsafe_code)]
+
+mod lease;
+mod store;
+mod time;
+
+pub use lease::{Bid, Fence, InvalidFence, Lease, LeaseTimes, Observation, Renewal, Timestamp, Version};
+pub use store::{Store, StoreError};
+#[cfg(any(test, feature = "testing"))]
+pub use time::ManualClock;
+pub use time::{Clock, SystemClock, Time};

@@ -1,0 +1,70 @@
+//! The place that holds the lease: a small blocking trait, and the stores that come with the crate.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lease::{Bid, Fence, Lease, Observation, Renewal};
+
+mod error;
+pub use error::StoreError;
+
+/// A database that can hold a lease.
+///
+/// Each call may block for about `timeout` and not longer: the whole of it, waiting for a connection included.
+/// A result means that the store has decided. **An error means that the outcome is unknown**: the write may have
+/// happened, or may still happen later, so every operation must be harmless when it lands late. Losing a race is
+/// a result, never an error.
+///
+/// All timestamps come from one clock of the store's, and each answer carries that clock's `now`, read in the
+/// same atomic step as the row (after any wait for the row).
+///
+/// The acceptance suite (feature `testing`) pins all of this; a store that passes it can carry an election.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Takes the lease if the row is still exactly in the state that the bid names (rule 8); nothing else, no
+    /// clock and no identity, decides. The new fence is [`Fence::after`] the larger of the stored one and
+    /// [`Bid::above`]. `None`: it was not in that state; look again.
+    ///
+    /// # Errors
+    /// The outcome is unknown.
+    fn acquire(&self, bid: &Bid<'_>, timeout: Duration) -> Result<Option<Lease>, StoreError>;
+
+    /// Prolongs the lease if holder and fence are still the stored ones and it has not expired on the store's
+    /// clock (rule 9). `None`: superseded, released, expired or gone.
+    ///
+    /// # Errors
+    /// The outcome is unknown.
+    fn renew(&self, renewal: &Renewal<'_>, timeout: Duration) -> Result<Option<Lease>, StoreError>;
+
+    /// Gives the lease up if holder and fence are still the stored ones: sets `expires_at` to
+    /// [`Timestamp::EPOCH`](crate::Timestamp::EPOCH) and keeps the row, its fence and its payload. Does nothing,
+    /// successfully, otherwise.
+    ///
+    /// # Errors
+    /// The outcome is unknown.
+    fn release(&self, name: &str, holder: &str, fence: Fence, timeout: Duration) -> Result<(), StoreError>;
+
+    /// Reads the row without writing anything (rule 14).
+    ///
+    /// # Errors
+    /// Nothing was learned.
+    fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError>;
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn acquire(&self, bid: &Bid<'_>, timeout: Duration) -> Result<Option<Lease>, StoreError> {
+        (**self).acquire(bid, timeout)
+    }
+
+    fn renew(&self, renewal: &Renewal<'_>, timeout: Duration) -> Result<Option<Lease>, StoreError> {
+        (**self).renew(renewal, timeout)
+    }
+
+    fn release(&self, name: &str, holder: &str, fence: Fence, timeout: Duration) -> Result<(), StoreError> {
+        (**self).release(name, holder, fence, timeout)
+    }
+
+    fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError> {
+        (**self).observe(name, timeout)
+    }
+}
