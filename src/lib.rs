@@ -2,10 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+mod config;
+mod identity;
 mod lease;
 mod store;
 mod time;
 
+pub use config::{ClockTrust, Config, ConfigBuilder, ConfigError};
+pub use identity::{Identity, IdentityError};
 pub use lease::{Bid, Fence, InvalidFence, Lease, LeaseTimes, Observation, Renewal, Timestamp, Version};
 pub use store::{Store, StoreError};
 #[cfg(any(test, feature = "testing"))]

@@ -1,0 +1,528 @@
+//! Settings of a participant, and the inequality that they must satisfy before anything is sent.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::identity;
+
+/// How many bytes of a refused text an error shows.
+const SHOWN_BYTES: usize = 40;
+
+/// What a participant believes of the database's clock on its very first answer (rule 10).
+///
+/// Later answers are always judged by the participant's own clock; this is only about the first one, for which
+/// there is nothing to compare with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ClockTrust {
+    /// The remaining time on the database's clock is believed, so a program that starts while nobody leads leads
+    /// at once. Unsafe only where the database's clock leapt ahead between the leader's last renewal and this
+    /// participant's first answer.
+    #[default]
+    Database,
+    /// A participant that has just started waits for the whole length of the lease that it finds, or for its own
+    /// `lease_duration` where it finds none. Safe against every step of the database's clock; each start costs
+    /// that wait.
+    Strict,
+}
+
+/// The settings of one participant in one election. Built by [`Config::builder`]; whatever exists is valid.
+///
+/// Every `Config` satisfies
+/// `renew_interval + 2 * operation_timeout + retry_delay <= lease_duration - safety_margin`, where
+/// `retry_delay = max(renew_interval / 4, 50 ms)`: after a renewal fails there is time for a second attempt
+/// before the term ends. It also satisfies `safety_margin >= lease_duration / 20`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure::Config;
+///
+/// let config = Config::builder("invoice-reconciler").lease_duration(Duration::from_secs(20)).build()?;
+/// assert_eq!(config.safety_margin(), Duration::from_secs(2));
+/// assert_eq!(config.term_duration(), Duration::from_secs(18));
+///
+/// let error = Config::builder("invoice-reconciler").lease_duration(Duration::from_secs(4)).build().unwrap_err();
+/// assert_eq!(error.field(), "renew_interval");
+/// # Ok::<(), tenure::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct Config {
+    name: String,
+    lease_duration: Duration,
+    renew_interval: Duration,
+    retry_period: Duration,
+    operation_timeout: Duration,
+    safety_margin: Duration,
+    label: String,
+    payload: Option<Vec<u8>>,
+    release_on_exit: bool,
+    min_fence: i64,
+    clock_trust: ClockTrust,
+}
+
+impl Config {
+    /// The longest lease that may be configured, and the longest of every other duration.
+    pub const MAX_LEASE_DURATION: Duration = Duration::from_secs(31 * 24 * 60 * 60);
+    /// The shortest duration that may be configured, whichever it is.
+    pub const MIN_DURATION: Duration = Duration::from_millis(1);
+    /// The longest name of an election, in bytes.
+    pub const MAX_NAME_LEN: usize = 255;
+    /// The longest label, in bytes.
+    pub const MAX_LABEL_LEN: usize = 128;
+    /// The largest payload, in bytes.
+    pub const MAX_PAYLOAD_LEN: usize = 64 * 1024;
+    /// The highest [`min_fence`](ConfigBuilder::min_fence): half of all fences are left above it.
+    pub const MAX_MIN_FENCE: i64 = 1 << 62;
+    /// The shortest pause before a failed renewal is tried again.
+    pub const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
+
+    /// Starts from the defaults for the election `name`. Nothing is checked before [`ConfigBuilder::build`].
+    #[must_use]
+    pub fn builder(name: impl Into<String>) -> ConfigBuilder {
+        ConfigBuilder {
+            name: name.into(),
+            lease_duration: Duration::from_secs(15),
+            renew_interval: Duration::from_secs(5),
+            retry_period: Duration::from_secs(3),
+            operation_timeout: Duration::from_secs(3),
+            safety_margin: None,
+            label: None,
+            payload: None,
+            release_on_exit: true,
+            min_fence: 0,
+            clock_trust: ClockTrust::Database,
+        }
+    }
+
+    /// The election.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long a lease is granted for; whole microseconds.
+    #[must_use]
+    pub fn lease_duration(&self) -> Duration {
+        self.lease_duration
+    }
+
+    /// How long after a successful renewal the next one is due.
+    #[must_use]
+    pub fn renew_interval(&self) -> Duration {
+        self.renew_interval
+    }
+
+    /// How often a candidate looks.
+    #[must_use]
+    pub fn retry_period(&self) -> Duration {
+        self.retry_period
+    }
+
+    /// How long one call to the store may take, connecting included.
+    #[must_use]
+    pub fn operation_timeout(&self) -> Duration {
+        self.operation_timeout
+    }
+
+    /// How long before its lease a term ends.
+    #[must_use]
+    pub fn safety_margin(&self) -> Duration {
+        self.safety_margin
+    }
+
+    /// The readable part of the participant's identity.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// What is published with the lease.
+    #[must_use]
+    pub fn payload(&self) -> Option<&[u8]> {
+        self.payload.as_deref()
+    }
+
+    /// Whether ending a term on purpose gives the lease back at once.
+    #[must_use]
+    pub fn release_on_exit(&self) -> bool {
+        self.release_on_exit
+    }
+
+    /// Every fence of this participant is above this.
+    #[must_use]
+    pub fn min_fence(&self) -> i64 {
+        self.min_fence
+    }
+
+    /// Whether the database's clock is believed on the very first answer.
+    #[must_use]
+    pub fn clock_trust(&self) -> ClockTrust {
+        self.clock_trust
+    }
+
+    /// The pause before a failed renewal is tried again: `max(renew_interval / 4, 50 ms)`.
+    #[must_use]
+    pub fn retry_delay(&self) -> Duration {
+        retry_delay(self.renew_interval)
+    }
+
+    /// How long after the send of its last successful renewal a term ends: `lease_duration - safety_margin`.
+    #[must_use]
+    pub fn term_duration(&self) -> Duration {
+        self.lease_duration.saturating_sub(self.safety_margin)
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("name", &self.name)
+            .field("lease_duration", &self.lease_duration)
+            .field("renew_interval", &self.renew_interval)
+            .field("retry_period", &self.retry_period)
+            .field("operation_timeout", &self.operation_timeout)
+            .field("safety_margin", &self.safety_margin)
+            .field("label", &self.label)
+            .field("payload_bytes", &self.payload.as_ref().map(Vec::len))
+            .field("release_on_exit", &self.release_on_exit)
+            .field("min_fence", &self.min_fence)
+            .field("clock_trust", &self.clock_trust)
+            .finish()
+    }
+}
+
+/// Collects settings; [`build`](ConfigBuilder::build) checks them all.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure::{ClockTrust, Config};
+///
+/// let config = Config::builder("backup")
+///     .lease_duration(Duration::from_secs(6))
+///     .renew_interval(Duration::from_millis(1500))
+///     .retry_period(Duration::from_millis(500))
+///     .operation_timeout(Duration::from_millis(1200))
+///     .label("web-0")
+///     .payload("10.0.0.7:8080")
+///     .clock_trust(ClockTrust::Strict)
+///     .build()?;
+/// assert_eq!(config.retry_delay(), Duration::from_millis(375));
+/// assert_eq!(config.payload(), Some(&b"10.0.0.7:8080"[..]));
+/// # Ok::<(), tenure::ConfigError>(())
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct ConfigBuilder {
+    name: String,
+    lease_duration: Duration,
+    renew_interval: Duration,
+    retry_period: Duration,
+    operation_timeout: Duration,
+    safety_margin: Option<Duration>,
+    label: Option<String>,
+    payload: Option<Vec<u8>>,
+    release_on_exit: bool,
+    min_fence: i64,
+    clock_trust: ClockTrust,
+}
+
+impl ConfigBuilder {
+    /// How long a lease is granted for: the worst time without a leader after a crash, plus a poll. 1 ms to
+    /// 31 days; cut to whole microseconds by [`build`](ConfigBuilder::build).
+    ///
+    /// Defaults to 15 s.
+    pub fn lease_duration(mut self, duration: Duration) -> Self {
+        self.lease_duration = duration;
+        self
+    }
+
+    /// How long after a successful renewal the next one is due. 1 ms or more.
+    ///
+    /// Defaults to 5 s.
+    pub fn renew_interval(mut self, interval: Duration) -> Self {
+        self.renew_interval = interval;
+        self
+    }
+
+    /// How often a candidate looks, before jitter; it looks earlier where the observed lease runs out sooner.
+    /// 1 ms to 31 days.
+    ///
+    /// Defaults to 3 s.
+    pub fn retry_period(mut self, period: Duration) -> Self {
+        self.retry_period = period;
+        self
+    }
+
+    /// How long one call to the store may take: waiting for a connection, resolving, connecting and the query
+    /// together. 1 ms or more.
+    ///
+    /// Defaults to 3 s.
+    pub fn operation_timeout(mut self, timeout: Duration) -> Self {
+        self.operation_timeout = timeout;
+        self
+    }
+
+    /// How long before its lease a term ends. It covers clocks that run at different rates (up to 2.5 % apart at
+    /// the least margin allowed), so it must be `lease_duration / 20` or more.
+    ///
+    /// Defaults to `lease_duration / 10`, at least 1 s.
+    pub fn safety_margin(mut self, margin: Duration) -> Self {
+        self.safety_margin = Some(margin);
+        self
+    }
+
+    /// The readable part of the participant's identity; a random part is always added, so labels may repeat.
+    /// 1 to 128 bytes without NUL.
+    ///
+    /// Defaults to the host's name and the process id, `host-1234`.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// What to publish with the lease, for everybody who can read it. Up to 64 KiB; no secrets.
+    ///
+    /// Defaults to none, which is not the same as an empty payload.
+    pub fn payload(mut self, payload: impl Into<Vec<u8>>) -> Self {
+        self.payload = Some(payload.into());
+        self
+    }
+
+    /// Whether ending a term on purpose gives the lease back at once. Without it a successor waits for the
+    /// expiry.
+    ///
+    /// Defaults to true.
+    pub fn release_on_exit(mut self, release: bool) -> Self {
+        self.release_on_exit = release;
+        self
+    }
+
+    /// New fences will be above this: the highest that the protected resources have seen, where the record was
+    /// restored or deleted while no participant was running. 0 to 2^62.
+    ///
+    /// Defaults to 0.
+    pub fn min_fence(mut self, fence: i64) -> Self {
+        self.min_fence = fence;
+        self
+    }
+
+    /// Whether the database's clock is believed on the very first answer.
+    ///
+    /// Defaults to [`ClockTrust::Database`].
+    pub fn clock_trust(mut self, trust: ClockTrust) -> Self {
+        self.clock_trust = trust;
+        self
+    }
+
+    /// Checks everything. Never blocks, never panics, sends nothing. The lease duration is cut to whole
+    /// microseconds, the resolution of the database's clock, before the sums are made.
+    ///
+    /// # Errors
+    /// The first setting that cannot be used; see [`ConfigError::field`].
+    pub fn build(self) -> Result<Config, ConfigError> {
+        check_text("name", &self.name, Config::MAX_NAME_LEN)?;
+        check_duration("lease_duration", self.lease_duration)?;
+        check_duration("renew_interval", self.renew_interval)?;
+        check_duration("retry_period", self.retry_period)?;
+        check_duration("operation_timeout", self.operation_timeout)?;
+        let lease_duration = whole_micros(self.lease_duration);
+        let safety_margin =
+            self.safety_margin.unwrap_or_else(|| (lease_duration / 10).max(Duration::from_secs(1)));
+        check_duration("safety_margin", safety_margin)?;
+        check_payload(self.payload.as_deref())?;
+        check_min_fence(self.min_fence)?;
+        let label = self.label.unwrap_or_else(identity::default_label);
+        check_text("label", &label, Config::MAX_LABEL_LEN)?;
+        let config = Config {
+            name: self.name,
+            lease_duration,
+            renew_interval: self.renew_interval,
+            retry_period: self.retry_period,
+            operation_timeout: self.operation_timeout,
+            safety_margin,
+            label,
+            payload: self.payload,
+            release_on_exit: self.release_on_exit,
+            min_fence: self.min_fence,
+            clock_trust: self.clock_trust,
+        };
+        check_margin(&config)?;
+        check_sums(&config)?;
+        Ok(config)
+    }
+}
+
+impl fmt::Debug for ConfigBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigBuilder")
+            .field("name", &shown(&self.name))
+            .field("lease_duration", &self.lease_duration)
+            .field("renew_interval", &self.renew_interval)
+            .field("retry_period", &self.retry_period)
+            .field("operation_timeout", &self.operation_timeout)
+            .field("safety_margin", &self.safety_margin)
+            .field("label", &self.label.as_deref().map(shown))
+            .field("payload_bytes", &self.payload.as_ref().map(Vec::len))
+            .field("release_on_exit", &self.release_on_exit)
+            .field("min_fence", &self.min_fence)
+            .field("clock_trust", &self.clock_trust)
+            .finish()
+    }
+}
+
+/// A setting that cannot be used. Its text says which, why, and what to change.
+///
+/// ```
+/// use tenure::Config;
+///
+/// let error = Config::builder("a\0b").build().unwrap_err();
+/// assert_eq!(error.field(), "name");
+/// assert_eq!(error.to_string(), r#"name: "a\0b" contains a NUL byte, which databases refuse; remove it"#);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    field: &'static str,
+    problem: String,
+}
+
+impl ConfigError {
+    fn new(field: &'static str, problem: String) -> ConfigError {
+        ConfigError { field, problem }
+    }
+
+    /// The builder method whose setting was refused, such as `"lease_duration"`. Where several settings only
+    /// fail together, the one that it is most likely right to change.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        self.field
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.problem)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+fn retry_delay(renew_interval: Duration) -> Duration {
+    (renew_interval / 4).max(Config::MIN_RETRY_DELAY)
+}
+
+fn whole_micros(duration: Duration) -> Duration {
+    Duration::new(duration.as_secs(), duration.subsec_micros() * 1_000)
+}
+
+/// Quoted and cut: an error must not carry what made the setting too long.
+fn shown(text: &str) -> String {
+    if text.len() <= SHOWN_BYTES {
+        return format!("{text:?}");
+    }
+    format!("{:?}...", identity::cut(text, SHOWN_BYTES))
+}
+
+fn check_text(field: &'static str, text: &str, max: usize) -> Result<(), ConfigError> {
+    if text.is_empty() {
+        return Err(ConfigError::new(field, format!("is empty; give 1 to {max} bytes")));
+    }
+    if text.len() > max {
+        let problem = format!("{} has {} bytes; shorten it to {max}", shown(text), text.len());
+        return Err(ConfigError::new(field, problem));
+    }
+    if text.contains('\0') {
+        let problem = format!("{} contains a NUL byte, which databases refuse; remove it", shown(text));
+        return Err(ConfigError::new(field, problem));
+    }
+    Ok(())
+}
+
+fn check_duration(field: &'static str, duration: Duration) -> Result<(), ConfigError> {
+    let (min, max) = (Config::MIN_DURATION, Config::MAX_LEASE_DURATION);
+    if duration < min {
+        return Err(ConfigError::new(field, format!("{duration:?} is too short; give at least {min:?}")));
+    }
+    if duration > max {
+        let problem = format!("{duration:?} is too long; give at most 31 days ({max:?})");
+        return Err(ConfigError::new(field, problem));
+    }
+    Ok(())
+}
+
+fn check_payload(payload: Option<&[u8]>) -> Result<(), ConfigError> {
+    let (len, max) = (payload.map_or(0, <[u8]>::len), Config::MAX_PAYLOAD_LEN);
+    if len > max {
+        let problem = format!("{len} bytes are too many; publish at most {max}, or a reference to the data");
+        return Err(ConfigError::new("payload", problem));
+    }
+    Ok(())
+}
+
+fn check_min_fence(fence: i64) -> Result<(), ConfigError> {
+    let max = Config::MAX_MIN_FENCE;
+    if fence < 0 {
+        return Err(ConfigError::new("min_fence", format!("{fence} is negative; give 0 or more")));
+    }
+    if fence > max {
+        let problem = format!("{fence} leaves too few fences above it; give at most 2^62 ({max})");
+        return Err(ConfigError::new("min_fence", problem));
+    }
+    Ok(())
+}
+
+fn check_margin(config: &Config) -> Result<(), ConfigError> {
+    let (margin, lease) = (config.safety_margin, config.lease_duration);
+    if margin >= lease {
+        let problem = format!(
+            "{margin:?} leaves nothing of lease_duration {lease:?}; raise lease_duration, or lower safety_margin \
+             (default: a tenth of the lease, at least 1 s) to no less than {:?}",
+            least_margin(lease)
+        );
+        return Err(ConfigError::new("safety_margin", problem));
+    }
+    // Both are at most 31 days, so the product is exact.
+    if margin * 20 < lease {
+        let least = least_margin(lease);
+        let problem = format!(
+            "{margin:?} is less than lease_duration / 20 = {lease:?} / 20 = {least:?}, too little for clocks that \
+             run at different rates; raise safety_margin to {least:?} or more"
+        );
+        return Err(ConfigError::new("safety_margin", problem));
+    }
+    Ok(())
+}
+
+fn least_margin(lease: Duration) -> Duration {
+    (lease + Duration::from_nanos(19)) / 20
+}
+
+/// The invariant of [`Config`]. Every term is at most 31 days here: the sums cannot overflow.
+fn check_sums(config: &Config) -> Result<(), ConfigError> {
+    let (renew, timeout) = (config.renew_interval, config.operation_timeout);
+    let needed = renew + timeout * 2 + config.retry_delay();
+    let available = config.term_duration();
+    if needed <= available {
+        return Ok(());
+    }
+    let field = if renew >= available {
+        "renew_interval"
+    } else if timeout * 2 >= available {
+        "operation_timeout"
+    } else {
+        "lease_duration"
+    };
+    let problem = format!(
+        "a failed renewal could not be tried again before the term ends: renew_interval {renew:?} + 2 * \
+         operation_timeout {timeout:?} + retry_delay {:?} = {needed:?} is more than lease_duration {:?} - \
+         safety_margin {:?} = {available:?}; lengthen lease_duration by {:?} or more at this margin, or shorten renew_interval or \
+         operation_timeout",
+        config.retry_delay(),
+        config.lease_duration,
+        config.safety_margin,
+        needed - available,
+    );
+    Err(ConfigError::new(field, problem))
+}
+
+#[cfg(test)]
+mod tests;
