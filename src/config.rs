@@ -77,7 +77,6 @@ impl Config {
     pub const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 
     /// Starts from the defaults for the election `name`. Nothing is checked before [`ConfigBuilder::build`].
-    #[must_use]
     pub fn builder(name: impl Into<String>) -> ConfigBuilder {
         ConfigBuilder {
             name: name.into(),

@@ -11,7 +11,9 @@ mod time;
 pub use config::{ClockTrust, Config, ConfigBuilder, ConfigError};
 pub use identity::{Identity, IdentityError};
 pub use lease::{Bid, Fence, InvalidFence, Lease, LeaseTimes, Observation, Renewal, Timestamp, Version};
-pub use store::{Store, StoreError};
+pub use store::{MemoryStore, Store, StoreError};
+#[cfg(any(test, feature = "testing"))]
+pub use store::{RowHold, RowSnapshot};
 #[cfg(any(test, feature = "testing"))]
 pub use time::ManualClock;
 pub use time::{Clock, SystemClock, Time};

@@ -7,7 +7,11 @@ use std::time::Duration;
 use crate::lease::{Bid, Fence, Lease, Observation, Renewal};
 
 mod error;
+mod memory;
 pub use error::StoreError;
+pub use memory::MemoryStore;
+#[cfg(any(test, feature = "testing"))]
+pub use memory::{RowHold, RowSnapshot};
 
 /// A database that can hold a lease.
 ///
