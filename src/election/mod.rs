@@ -1,0 +1,508 @@
+//! The election as a pure state machine: no thread, no clock, no socket, no random source.
+//!
+//! [`Election::step`] takes the local time, a random number and one input, and says what follows: at most one
+//! call to the store, when to wake up, what becomes of the term. Whoever drives it makes the call at once and
+//! feeds the answer back. The `now` of the step that asked for a call is the call's send anchor (rule 2):
+//! whatever the driver does in between only makes a deadline earlier.
+//!
+//! Inputs are safe to deliver late, twice or out of place: what does not fit the phase changes nothing.
+
+use std::time::Duration;
+
+use crate::lease::{Fence, Lease, Observation, Version};
+use crate::term::LossCause;
+use crate::time::Time;
+
+mod clockwatch;
+mod holdoff;
+mod rhythm;
+#[cfg(test)]
+mod schedules;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use clockwatch::ClockStep;
+use clockwatch::ClockWatch;
+pub(crate) use holdoff::Disturbance;
+use holdoff::{HoldOff, HoldOffSettings};
+use rhythm::{Rhythm, jittered};
+
+/// What the machine needs of the configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) identity: String,
+    pub(crate) lease_duration: Duration,
+    pub(crate) renew_interval: Duration,
+    pub(crate) retry_period: Duration,
+    pub(crate) retry_delay: Duration,
+    pub(crate) safety_margin: Duration,
+    pub(crate) longest_lease: Duration,
+    pub(crate) min_fence: i64,
+    pub(crate) strict: bool,
+    pub(crate) release_on_exit: bool,
+}
+
+/// Why a call to the store brought no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The outcome is unknown.
+    Error,
+    /// The store panicked: nothing that it does can be relied on for this term any more.
+    Panic,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Time passed, or somebody wants to be told when to wake up.
+    Tick,
+    /// Somebody wants to lead.
+    Campaign,
+    /// Nobody wants to lead any more. A term that is under way is not touched.
+    Withdraw,
+    /// Answers to the calls.
+    Observed(Result<Observation, Trouble>),
+    Acquired(Result<Option<Lease>, Trouble>),
+    Renewed(Result<Option<Lease>, Trouble>),
+    Released,
+    /// The term with this fence was found over by somebody else (the watchdog, a check, an extension).
+    Ended(Fence),
+    /// Whoever held the term with this fence is done: give the lease up. `release`: it was not lost before.
+    Resign {
+        fence: Fence,
+        release: bool,
+    },
+    /// Renew now, for a new payload.
+    RenewNow,
+    /// No campaign any more. A term that is under way is over, but its lease is kept until `Resign`.
+    Stop,
+    /// Stop renewing and do not release: the work did not end in time.
+    Abandon,
+}
+
+/// A call to make now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Observe,
+    Acquire { over: Option<Version>, timeline: Option<u32>, above: i64 },
+    Renew { fence: Fence },
+    Release { fence: Fence },
+}
+
+/// What becomes of the term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TermChange {
+    Begin { fence: Fence, deadline: Time },
+    Extend { fence: Fence, deadline: Time },
+    End { fence: Fence, cause: LossCause },
+}
+
+/// Something worth reporting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    Disturbance(Disturbance),
+    ClockStep(ClockStep),
+    /// The database granted less than this participant could use, or broke the store's contract.
+    UselessGrant {
+        fence: Fence,
+    },
+}
+
+/// What follows from an input. The term change comes before everything else (rule 18).
+#[derive(Debug, Default)]
+pub(crate) struct Step {
+    pub(crate) term: Option<TermChange>,
+    pub(crate) call: Option<Call>,
+    /// Feed a [`Input::Tick`] at that time at the latest; `None`: nothing happens by itself.
+    pub(crate) wake_at: Option<Time>,
+    pub(crate) notes: Vec<Note>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Neither wants nor holds the lease.
+    Idle,
+    /// Wants to lead; looks again at `poll_at`.
+    Candidate { poll_at: Time },
+    /// Holds the lease.
+    Holding(Holding),
+    /// Is about to give the lease up, or waits for the answer.
+    Releasing { fence: Fence },
+    /// A bid's outcome is unknown and nobody wants the lease any more: look, and release what it left.
+    Tidying,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Holding {
+    fence: Fence,
+    deadline: Time,
+    renew_at: Time,
+    /// The term is over (stopped), but the work may go on: the lease is kept for it.
+    winding_down: bool,
+}
+
+/// One participant's part in one election.
+#[derive(Clone, Debug)]
+pub(crate) struct Election {
+    settings: Settings,
+    hold_off: HoldOff,
+    rhythm: Rhythm,
+    clock_watch: ClockWatch,
+    phase: Phase,
+    wanted: bool,
+    stopped: bool,
+    /// The call that is under way and its send anchor.
+    sent: Option<(Time, Sent)>,
+    /// A bid was sent whose outcome is not known yet.
+    bid_open: bool,
+    /// No bid before that: others go first after a resignation, and nobody hurries after a failure.
+    no_bid_before: Time,
+    /// Bids lost in a row.
+    lost_bids: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Observe,
+    Acquire { above: i64 },
+    Renew,
+    Release,
+}
+
+impl Election {
+    pub(crate) fn new(settings: Settings) -> Election {
+        let hold_off = HoldOff::new(HoldOffSettings {
+            identity: settings.identity.clone(),
+            lease_duration: settings.lease_duration,
+            safety_margin: settings.safety_margin,
+            longest_lease: settings.longest_lease,
+            strict: settings.strict,
+        });
+        Election {
+            settings,
+            hold_off,
+            rhythm: Rhythm::default(),
+            clock_watch: ClockWatch::default(),
+            phase: Phase::Idle,
+            wanted: false,
+            stopped: false,
+            sent: None,
+            bid_open: false,
+            no_bid_before: Time::ZERO,
+            lost_bids: 0,
+        }
+    }
+
+    /// Whether there is nothing left to do: nothing wanted, held or under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle && self.sent.is_none()
+    }
+
+    /// Takes one input at local time `now`; `dice` is a random number for jitter.
+    pub(crate) fn step(&mut self, now: Time, dice: u64, input: Input) -> Step {
+        let mut step = Step::default();
+        // A resignation knows whether the term was live when it came; everything else finds the deadline first.
+        if !matches!(input, Input::Resign { .. }) {
+            self.expire(now, &mut step);
+        }
+        self.take(now, dice, input, &mut step);
+        if self.sent.is_none() {
+            step.call = self.next_call(now);
+        }
+        step.wake_at = self.wake_at(now);
+        step
+    }
+
+    /// The deadline passed: whatever the input is, the term is over (rule 4).
+    fn expire(&mut self, now: Time, step: &mut Step) {
+        if let Phase::Holding(h) = &self.phase {
+            if now >= h.deadline {
+                if !h.winding_down {
+                    step.term = Some(TermChange::End { fence: h.fence, cause: LossCause::Expired });
+                }
+                self.leave(now);
+            }
+        }
+    }
+
+    fn take(&mut self, now: Time, dice: u64, input: Input, step: &mut Step) {
+        match input {
+            Input::Tick => {}
+            Input::Campaign => self.campaign(now),
+            Input::Withdraw => self.withdraw(),
+            Input::Observed(answer) => self.observed(now, dice, answer, step),
+            Input::Acquired(answer) => self.acquired(now, dice, answer, step),
+            Input::Renewed(answer) => self.renewed(now, answer, step),
+            Input::Released => {
+                self.sent = None;
+                if matches!(self.phase, Phase::Releasing { .. }) {
+                    self.leave(now);
+                }
+            }
+            Input::Ended(fence) => {
+                if matches!(&self.phase, Phase::Holding(h) if h.fence == fence && !h.winding_down) {
+                    self.leave(now);
+                }
+            }
+            Input::Resign { fence, release } => self.resign(now, fence, release),
+            Input::RenewNow => {
+                if let Phase::Holding(h) = &mut self.phase {
+                    h.renew_at = now;
+                }
+            }
+            Input::Stop => self.stop(step),
+            Input::Abandon => self.abandon(step),
+        }
+    }
+
+    fn campaign(&mut self, now: Time) {
+        if self.stopped {
+            return;
+        }
+        self.wanted = true;
+        if matches!(self.phase, Phase::Idle | Phase::Tidying) {
+            self.phase = Phase::Candidate { poll_at: now };
+        }
+    }
+
+    fn withdraw(&mut self) {
+        self.wanted = false;
+        if matches!(self.phase, Phase::Candidate { .. }) {
+            self.phase = if self.bid_open { Phase::Tidying } else { Phase::Idle };
+        }
+    }
+
+    /// No lease any more: on to the next campaign, if somebody wants it.
+    fn leave(&mut self, now: Time) {
+        self.phase = if self.wanted { Phase::Candidate { poll_at: now } } else { Phase::Idle };
+    }
+
+    fn observed(&mut self, now: Time, dice: u64, answer: Result<Observation, Trouble>, step: &mut Step) {
+        let Some((sent_at, Sent::Observe)) = self.sent.take() else { return };
+        let Ok(seen) = answer else {
+            match &self.phase {
+                Phase::Candidate { .. } => self.pause(now, dice),
+                Phase::Tidying => self.phase = Phase::Idle,
+                _ => {}
+            }
+            return;
+        };
+        if let Some(lease) = seen.lease() {
+            let step_seen = self.clock_watch.answered(sent_at, now, lease.now());
+            step.notes.extend(step_seen.map(Note::ClockStep));
+        }
+        step.notes.extend(self.hold_off.observed(now, &seen).into_iter().map(Note::Disturbance));
+        match seen.lease() {
+            Some(lease) if !lease.held_by(&self.settings.identity) => self.rhythm.observed(now, lease),
+            _ => self.rhythm.forget(),
+        }
+        match &mut self.phase {
+            Phase::Candidate { poll_at } => {
+                *poll_at = self.rhythm.next_poll(now, self.settings.retry_period, dice);
+            }
+            Phase::Tidying => self.tidy(&seen),
+            _ => {}
+        }
+    }
+
+    /// Releases what an unanswered bid left behind, if it did.
+    fn tidy(&mut self, seen: &Observation) {
+        self.bid_open = false;
+        self.phase = match seen.lease() {
+            Some(l) if l.held_by(&self.settings.identity) && !l.is_released() && !l.is_expired() => {
+                Phase::Releasing { fence: l.fence() }
+            }
+            _ => Phase::Idle,
+        };
+    }
+
+    fn acquired(&mut self, now: Time, dice: u64, answer: Result<Option<Lease>, Trouble>, step: &mut Step) {
+        let Some((sent_at, Sent::Acquire { above })) = self.sent.take() else { return };
+        match answer {
+            Ok(Some(lease)) => {
+                self.bid_open = false;
+                self.lost_bids = 0;
+                self.won(now, sent_at, above, &lease, step);
+            }
+            Ok(None) => {
+                self.bid_open = false;
+                self.lost_bids = self.lost_bids.saturating_add(1);
+                match &mut self.phase {
+                    // Losing once is a race: look at once. Losing again and again is not.
+                    Phase::Candidate { poll_at } if self.lost_bids == 1 => *poll_at = now,
+                    _ => self.pause(now, dice),
+                }
+            }
+            Err(_) => self.pause(now, dice),
+        }
+        if self.phase == Phase::Tidying && !self.bid_open {
+            self.phase = Phase::Idle;
+        }
+    }
+
+    /// Neither looks nor bids for about a retry period.
+    fn pause(&mut self, now: Time, dice: u64) {
+        let until = now + jittered(self.settings.retry_period, dice);
+        self.no_bid_before = self.no_bid_before.max(until);
+        if let Phase::Candidate { poll_at } = &mut self.phase {
+            *poll_at = until;
+        }
+    }
+
+    fn won(&mut self, now: Time, sent_at: Time, above: i64, lease: &Lease, step: &mut Step) {
+        let found = self.hold_off.wrote(now, lease);
+        step.notes.extend(found.into_iter().map(Note::Disturbance));
+        step.notes.extend(self.clock_watch.answered(sent_at, now, lease.now()).map(Note::ClockStep));
+        self.rhythm.forget();
+        let deadline = self.deadline(sent_at, lease);
+        // A store that breaks its contract is not led with: the fence must be new and the lease ours.
+        let sound = lease.fence().get() > above && lease.held_by(&self.settings.identity);
+        if !matches!(self.phase, Phase::Candidate { .. }) {
+            // Nobody waits for it any more; it must not stand in others' way.
+            self.phase = Phase::Releasing { fence: lease.fence() };
+        } else if sound && deadline > now {
+            let fence = lease.fence();
+            step.term = Some(TermChange::Begin { fence, deadline });
+            let renew_at = sent_at + self.settings.renew_interval;
+            self.phase = Phase::Holding(Holding { fence, deadline, renew_at, winding_down: false });
+        } else {
+            step.notes.push(Note::UselessGrant { fence: lease.fence() });
+            self.phase = Phase::Candidate { poll_at: now + self.settings.retry_delay };
+            self.no_bid_before = now + self.settings.retry_delay;
+        }
+    }
+
+    /// Rule 2. The lease counts from before the request, and never for longer than was asked.
+    fn deadline(&self, sent_at: Time, lease: &Lease) -> Time {
+        let granted = lease.ttl().min(self.settings.lease_duration);
+        sent_at + granted.saturating_sub(self.settings.safety_margin)
+    }
+
+    fn renewed(&mut self, now: Time, answer: Result<Option<Lease>, Trouble>, step: &mut Step) {
+        let Some((sent_at, Sent::Renew)) = self.sent.take() else { return };
+        if let Ok(Some(lease)) = &answer {
+            step.notes.extend(self.hold_off.wrote(now, lease).into_iter().map(Note::Disturbance));
+            step.notes.extend(self.clock_watch.answered(sent_at, now, lease.now()).map(Note::ClockStep));
+        }
+        let Phase::Holding(holding) = &self.phase else { return };
+        let mut holding = holding.clone();
+        match answer {
+            Ok(Some(lease)) if lease.fence() == holding.fence && lease.held_by(&self.settings.identity) => {
+                holding.deadline = self.deadline(sent_at, &lease);
+                holding.renew_at = sent_at + self.settings.renew_interval;
+                if !holding.winding_down {
+                    let (fence, deadline) = (holding.fence, holding.deadline);
+                    step.term = Some(TermChange::Extend { fence, deadline });
+                }
+                self.phase = Phase::Holding(holding);
+            }
+            Ok(_) => self.lose(now, &holding, LossCause::Superseded, step),
+            Err(Trouble::Panic) => self.lose(now, &holding, LossCause::Failed, step),
+            Err(Trouble::Error) => {
+                holding.renew_at = now + self.settings.retry_delay;
+                self.phase = Phase::Holding(holding);
+            }
+        }
+    }
+
+    fn lose(&mut self, now: Time, holding: &Holding, cause: LossCause, step: &mut Step) {
+        if !holding.winding_down {
+            step.term = Some(TermChange::End { fence: holding.fence, cause });
+        }
+        self.leave(now);
+    }
+
+    fn resign(&mut self, now: Time, fence: Fence, release: bool) {
+        let Phase::Holding(holding) = &self.phase else { return };
+        if holding.fence != fence {
+            return;
+        }
+        // Others poll once in a retry period; whoever resigned does not snatch the lease back before them.
+        self.no_bid_before = now + self.settings.retry_period * 5 / 4;
+        if self.settings.release_on_exit && release {
+            self.phase = Phase::Releasing { fence };
+        } else {
+            self.leave(now);
+        }
+    }
+
+    fn stop(&mut self, step: &mut Step) {
+        self.stopped = true;
+        if let Phase::Holding(holding) = &mut self.phase {
+            if !holding.winding_down {
+                holding.winding_down = true;
+                let fence = holding.fence;
+                step.term = Some(TermChange::End { fence, cause: LossCause::Stopped });
+            }
+            self.wanted = false;
+        } else {
+            self.withdraw();
+        }
+    }
+
+    fn abandon(&mut self, step: &mut Step) {
+        self.stop(step);
+        if matches!(self.phase, Phase::Holding(_)) {
+            self.phase = Phase::Idle;
+        }
+    }
+
+    /// The call that is due, if any.
+    fn next_call(&mut self, now: Time) -> Option<Call> {
+        let call = match &self.phase {
+            Phase::Idle => return None,
+            Phase::Tidying => Call::Observe,
+            Phase::Releasing { fence } => Call::Release { fence: *fence },
+            Phase::Holding(h) if now >= h.renew_at => Call::Renew { fence: h.fence },
+            Phase::Holding(_) => return None,
+            Phase::Candidate { poll_at } => match self.bid_at() {
+                // The poll comes first where both are due: it may show that somebody is alive.
+                Some(at) if now >= at && now < *poll_at => self.bid(),
+                _ if now >= *poll_at => Call::Observe,
+                _ => return None,
+            },
+        };
+        self.sent = Some((now, self.sending(now, &call)));
+        Some(call)
+    }
+
+    fn bid_at(&self) -> Option<Time> {
+        self.hold_off.free_at().map(|at| at.max(self.no_bid_before))
+    }
+
+    fn bid(&self) -> Call {
+        Call::Acquire {
+            over: self.hold_off.over(),
+            timeline: self.hold_off.timeline(),
+            above: self.hold_off.highest().max(self.settings.min_fence),
+        }
+    }
+
+    fn sending(&mut self, now: Time, call: &Call) -> Sent {
+        match call {
+            Call::Observe => Sent::Observe,
+            Call::Acquire { above, .. } => {
+                self.bid_open = true;
+                self.hold_off.bid_sent(now, *above);
+                Sent::Acquire { above: *above }
+            }
+            Call::Renew { .. } => {
+                self.hold_off.renewal_sent(now);
+                Sent::Renew
+            }
+            Call::Release { .. } => Sent::Release,
+        }
+    }
+
+    fn wake_at(&self, now: Time) -> Option<Time> {
+        let at = match &self.phase {
+            Phase::Holding(h) if self.sent.is_some() => h.deadline,
+            _ if self.sent.is_some() => return None,
+            Phase::Idle => return None,
+            Phase::Holding(h) => h.deadline.min(h.renew_at),
+            Phase::Candidate { poll_at } => self.bid_at().map_or(*poll_at, |at| at.min(*poll_at)),
+            Phase::Releasing { .. } | Phase::Tidying => now,
+        };
+        Some(at)
+    }
+}

@@ -1,0 +1,119 @@
+//! When a candidate looks again: often enough for the promise of one retry period, close behind the leader's
+//! renewals so that little of the hold-off is lost (rule 10), and spread so that a fleet does not move in step.
+
+use std::time::Duration;
+
+use crate::lease::{Fence, Lease, Timestamp};
+use crate::time::Time;
+
+/// Polls come up to this part of the lease's length after a renewal is due: what a credit gives back.
+const MOMENT_DIVISOR: u32 = 40;
+
+/// The observed leader's rhythm of renewals.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rhythm {
+    last: Option<(Fence, Timestamp)>,
+    /// The shortest distance between two renewals of this term that was seen.
+    distance: Option<Duration>,
+    /// Local time at which the next renewal is due, if the leader keeps its rhythm.
+    due: Option<Time>,
+    length: Duration,
+}
+
+impl Rhythm {
+    /// A row was observed; `received` is when the answer came.
+    pub(crate) fn observed(&mut self, received: Time, lease: &Lease) {
+        self.length = lease.length();
+        let seen = (lease.fence(), lease.renewed_at());
+        match self.last {
+            Some((fence, renewed_at)) if fence == lease.fence() && renewed_at < lease.renewed_at() => {
+                let distance = lease.renewed_at().saturating_since(renewed_at);
+                self.distance = Some(self.distance.map_or(distance, |d| d.min(distance)));
+            }
+            Some((fence, _)) if fence == lease.fence() => {}
+            _ => self.distance = None,
+        }
+        self.last = Some(seen);
+        let age = lease.now().saturating_since(lease.renewed_at());
+        self.due = self.distance.filter(|d| age < *d && !lease.is_released()).map(|d| received + (d - age));
+    }
+
+    /// The row is gone or is our own.
+    pub(crate) fn forget(&mut self) {
+        *self = Rhythm::default();
+    }
+
+    /// When to look again; `dice` is a random number.
+    pub(crate) fn next_poll(&self, now: Time, retry_period: Duration, dice: u64) -> Time {
+        let regular = now + jittered(retry_period, dice);
+        let moment = self.length / MOMENT_DIVISOR;
+        match self.due {
+            // Between a fifth and the whole of the moment: late enough for the renewal to have landed.
+            Some(due) => {
+                let behind = due + moment / 5 + fraction(moment * 4 / 5, dice);
+                if behind > now { behind.min(regular) } else { regular }
+            }
+            None => regular,
+        }
+    }
+}
+
+/// Between three quarters and the whole of `period`: never later than promised, never in step.
+pub(crate) fn jittered(period: Duration, dice: u64) -> Duration {
+    period * 3 / 4 + fraction(period / 4, dice)
+}
+
+fn fraction(of: Duration, dice: u64) -> Duration {
+    of.mul_f64((dice >> 11) as f64 / (1u64 << 53) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::LeaseTimes;
+
+    fn lease(renewed_ms: i64, now_ms: i64) -> Lease {
+        let at = |ms: i64| Timestamp::from_micros(1_000_000_000 + ms * 1_000);
+        let times = LeaseTimes {
+            acquired_at: at(0),
+            renewed_at: at(renewed_ms),
+            expires_at: at(renewed_ms + 15_000),
+            now: at(now_ms),
+        };
+        Lease::new("n", "h", Fence::try_from(1).unwrap(), times)
+    }
+
+    fn ms(t: u64) -> Time {
+        Time::from_nanos(t * 1_000_000)
+    }
+
+    #[test]
+    fn jitter_stays_within_the_period() {
+        let period = Duration::from_secs(4);
+        assert_eq!(jittered(period, 0), Duration::from_secs(3));
+        assert!(jittered(period, u64::MAX) <= period);
+        assert!(jittered(Duration::MAX / 4, u64::MAX) <= Duration::MAX / 4);
+    }
+
+    #[test]
+    fn rule_10_polls_follow_the_renewals() {
+        let mut rhythm = Rhythm::default();
+        rhythm.observed(ms(1_000), &lease(0, 1_000));
+        let retry = Duration::from_secs(3);
+        assert_eq!(
+            rhythm.next_poll(ms(1_000), retry, 0),
+            ms(1_000 + 2_250),
+            "nothing is known of the rhythm"
+        );
+        rhythm.observed(ms(6_000), &lease(5_000, 6_000));
+        // The next renewal is due at 10 s: first an ordinary poll, then one just behind it.
+        let poll = rhythm.next_poll(ms(6_000), retry, u64::MAX / 2);
+        assert!(poll > ms(8_250) && poll <= ms(9_000), "{poll:?}");
+        for dice in [0, u64::MAX / 2, u64::MAX] {
+            let poll = rhythm.next_poll(ms(9_000), retry, dice);
+            assert!(poll > ms(10_000) && poll <= ms(10_375), "{poll:?}");
+        }
+        // A renewal that did not come is not waited for in a tight loop.
+        assert!(rhythm.next_poll(ms(10_400), retry, 0) >= ms(12_650));
+    }
+}

@@ -1,0 +1,381 @@
+//! The elector: one participant in one election, as a cheap handle on two threads.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, never, select};
+
+use crate::callbacks::{Callbacks, RunError, run};
+use crate::config::Config;
+use crate::event::{Event, Leader};
+use crate::guard::LeaderGuard;
+use crate::identity::{Identity, IdentityError};
+use crate::lease::Fence;
+use crate::status::Status;
+use crate::store::{Store, StoreError};
+use crate::term::LossCause;
+use crate::time::{Clock, SystemClock, Time};
+
+mod engine;
+mod renewal;
+mod watchdog;
+
+pub(crate) use engine::Engine;
+use engine::{Message, Waiter};
+
+/// Why an elector could not be started. Nothing was sent to the store.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The operating system gave no randomness for the identity.
+    Identity(IdentityError),
+    /// A thread could not be spawned.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StartError::Identity(_) => "no identity could be made",
+            StartError::Thread(_) => "a thread of the elector could not be spawned",
+        })
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            StartError::Identity(error) => Some(error),
+            StartError::Thread(error) => Some(error),
+        }
+    }
+}
+
+/// Why a wait for leadership ended without it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum CampaignError {
+    /// [`Elector::stop`] or a shutdown.
+    Stopped,
+    /// The time given to [`Elector::wait_for_leadership_timeout`] is over.
+    TimedOut,
+    /// The store cannot work until a person has mended something: no table, no right, a wrong password. The
+    /// elector can be used again.
+    Store(StoreError),
+    /// The elector's own thread broke. That is a bug in this crate; please report it.
+    Failed,
+}
+
+impl fmt::Display for CampaignError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CampaignError::Stopped => "the elector was stopped",
+            CampaignError::TimedOut => "not elected within the given time",
+            CampaignError::Store(_) => "the store cannot be used",
+            CampaignError::Failed => "the elector's renewal thread broke",
+        })
+    }
+}
+
+impl std::error::Error for CampaignError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            CampaignError::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Why a shutdown was not clean. The elector is stopped in any case.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ShutdownError {
+    /// The grace is over and a guard is still held or a callback still runs. Renewals have ended and the lease
+    /// was **not** released: nobody else leads before it expires.
+    WorkStillRunning,
+    /// The lease may not have been released; it expires by itself.
+    Release(StoreError),
+}
+
+impl fmt::Display for ShutdownError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ShutdownError::WorkStillRunning => {
+                "work is still running after the grace; the lease was left to expire"
+            }
+            ShutdownError::Release(_) => "the lease may not have been released; it expires by itself",
+        })
+    }
+}
+
+impl std::error::Error for ShutdownError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ShutdownError::WorkStillRunning => None,
+            ShutdownError::Release(error) => Some(error),
+        }
+    }
+}
+
+/// One participant in one election. A cheap handle: clones share the participant, its two threads and its term.
+///
+/// It wants the lease only while somebody waits for leadership, holds a [`LeaderGuard`] or runs
+/// [`run`](Elector::run); otherwise it is silent. Dropping the last handle ends the threads. If no guard is
+/// held it waits, for an operation timeout at most, until a release that is under way is done, so that a
+/// program which drops its guard and returns from `main` does hand over at once. (A program that leaves
+/// through `std::process::exit`, or keeps its guard in a `static`, hands over as if it had crashed.)
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure::{Config, Elector, MemoryStore};
+///
+/// let elector = Elector::start(MemoryStore::new(), Config::builder("nightly-report").build()?)?;
+/// let guard = elector.wait_for_leadership()?;
+/// let mut sent = 0;
+/// while let Ok(fence) = guard.check() {
+///     sent += 1; // one batch, written with the fence
+///     assert!(fence.get() >= 1);
+///     if sent == 3 {
+///         break;
+///     }
+///     guard.sleep(Duration::from_millis(1)).ok(); // wakes early when the term ends
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Elector {
+    handle: Arc<Handle>,
+}
+
+/// Shared by the clones of an elector, and by nothing else.
+struct Handle {
+    engine: Arc<Engine>,
+    /// A shutdown has waited already.
+    waited: AtomicBool,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // With a guard outstanding the threads go on; the guard's own end ends them.
+        if Arc::strong_count(&self.engine) == 1 && !self.waited.load(Ordering::Relaxed) {
+            self.engine.stop();
+            let _ = self.engine.done().recv_timeout(self.engine.patience());
+        }
+    }
+}
+
+impl Elector {
+    /// Starts a participant: two threads and an identity of its own. Sends nothing to the store.
+    ///
+    /// # Errors
+    /// A thread could not be spawned, or the operating system gave no randomness.
+    pub fn start(store: impl Store, config: Config) -> Result<Elector, StartError> {
+        Elector::start_with_clock(store, config, SystemClock::new())
+    }
+
+    /// As [`start`](Elector::start), with a clock of the caller's, for tests.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_with_clock(
+        store: impl Store,
+        config: Config,
+        clock: impl Clock,
+    ) -> Result<Elector, StartError> {
+        let engine = Engine::start(Arc::new(store), config, Arc::new(clock))?;
+        let handle = Handle { engine: Arc::new(engine), waited: AtomicBool::new(false) };
+        Ok(Elector { handle: Arc::new(handle) })
+    }
+
+    fn engine(&self) -> &Arc<Engine> {
+        &self.handle.engine
+    }
+
+    /// Campaigns, and blocks until this participant leads. Rides out whatever may pass by itself: a database
+    /// that is down, a pooler that restarts. With several waiting threads each term goes to one of them.
+    ///
+    /// # Errors
+    /// [`CampaignError::Stopped`] after [`stop`](Elector::stop), also from another thread meanwhile;
+    /// [`CampaignError::Store`] where a person must mend something first.
+    pub fn wait_for_leadership(&self) -> Result<LeaderGuard, CampaignError> {
+        self.campaign(None, false, &never())
+    }
+
+    /// As [`wait_for_leadership`](Elector::wait_for_leadership), for `timeout` at most. A zero timeout gives no
+    /// time to ask the store and always fails.
+    ///
+    /// # Errors
+    /// As there, and [`CampaignError::TimedOut`]; nothing is left half-held then.
+    pub fn wait_for_leadership_timeout(&self, timeout: Duration) -> Result<LeaderGuard, CampaignError> {
+        let until = self.engine().shared.clock.now() + timeout;
+        self.campaign(Some(until), false, &never())
+    }
+
+    /// The one way to leadership. Ends early, as if stopped, when `interrupt` is disconnected.
+    pub(crate) fn campaign(
+        &self,
+        until: Option<Time>,
+        rides_out_fatal: bool,
+        interrupt: &Receiver<std::convert::Infallible>,
+    ) -> Result<LeaderGuard, CampaignError> {
+        static TICKETS: AtomicU64 = AtomicU64::new(0);
+        let engine = self.engine();
+        if engine.shared.is_stopped() {
+            return Err(CampaignError::Stopped);
+        }
+        let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
+        let (reply, answer) = bounded(1);
+        let _ = engine.inbox().send(Message::Campaign(Waiter { ticket, reply, rides_out_fatal }));
+        loop {
+            let left = until.map(|until| until.saturating_since(engine.shared.clock.now()));
+            let slice = left.map_or(crossbeam_channel::never(), |left| {
+                crossbeam_channel::after(left.min(crate::guard::WAIT_SLICE))
+            });
+            select! {
+                recv(answer) -> outcome => return match outcome {
+                    Ok(Ok(term)) => Ok(LeaderGuard::new(term, engine.clone())),
+                    Ok(Err(error)) => Err(CampaignError::Store(error)),
+                    Err(_) if engine.shared.is_stopped() => Err(CampaignError::Stopped),
+                    Err(_) => Err(CampaignError::Failed),
+                },
+                recv(engine.stop_seen()) -> _ => break self.give_up(ticket, &answer, CampaignError::Stopped),
+                recv(interrupt) -> _ => break self.give_up(ticket, &answer, CampaignError::Stopped),
+                recv(slice) -> _ => {}
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                break self.give_up(ticket, &answer, CampaignError::TimedOut);
+            }
+        }
+    }
+
+    /// Withdraws, unless the answer came at the last moment.
+    fn give_up(
+        &self,
+        ticket: u64,
+        answer: &Receiver<Result<crate::guard::Term, StoreError>>,
+        why: CampaignError,
+    ) -> Result<LeaderGuard, CampaignError> {
+        match answer.try_recv() {
+            // A term that was won while the elector is stopped is over already; the guard gives it back.
+            Ok(Ok(term)) => {
+                let guard = LeaderGuard::new(term, self.engine().clone());
+                if guard.is_leader() { Ok(guard) } else { Err(why) }
+            }
+            _ => {
+                let _ = self.engine().inbox().send(Message::Withdraw { ticket });
+                Err(why)
+            }
+        }
+    }
+
+    /// Leads whenever it can, and calls back; blocks until [`stop`](Elector::stop). Terms follow each other: see
+    /// [`Callbacks`].
+    ///
+    /// The lease of a term is released when its `started_leading` has returned. Database errors never come back
+    /// from here; they are ridden out, also those that a person must mend, and show in
+    /// [`status`](Elector::status) and [`events`](Elector::events).
+    ///
+    /// # Errors
+    /// A callback panicked (its term is over, the lease released), or a thread could not be spawned.
+    pub fn run(&self, callbacks: impl Callbacks) -> Result<(), RunError> {
+        run(self, &callbacks)
+    }
+
+    /// Who led by the last answer.
+    pub(crate) fn observed_leader(&self) -> Option<Leader> {
+        self.engine().shared.snapshot.lock().leader.clone()
+    }
+
+    /// Ends the term under way because something in this process broke; its lease is kept until the guard goes.
+    pub(crate) fn fail_term(&self) {
+        if let Some(term) = self.engine().current() {
+            self.engine().shared.end(&term, LossCause::Failed);
+        }
+    }
+
+    /// Whether this participant leads at this very moment (rule 4). Never blocks, takes no lock.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.fence().is_some()
+    }
+
+    /// The fence, if this participant leads at this very moment (rule 4). Never blocks, takes no lock.
+    #[must_use]
+    pub fn fence(&self) -> Option<Fence> {
+        self.engine().shared.current.load().as_ref().and_then(|term| term.check().ok())
+    }
+
+    /// This participant's identity: the label and a random part of this very run (rule 11).
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.engine().shared.identity
+    }
+
+    /// The configuration that the participant was started with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.engine().shared.config
+    }
+
+    /// What the participant knows and does. Does not ask the store.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.engine().status()
+    }
+
+    /// Reports from now on. Each call makes a reader of its own, which may lag 256 events behind before it
+    /// misses some; they are counted in [`Status::events_dropped`].
+    #[must_use]
+    pub fn events(&self) -> Receiver<Event> {
+        self.engine().shared.reporter.subscribe()
+    }
+
+    /// Asks for the end, for good; returns at once. Idempotent, from any thread, callbacks included.
+    ///
+    /// Whoever waits for leadership gets [`CampaignError::Stopped`]. A term under way is over at once, so work
+    /// that checks winds down; its **lease is kept and renewed** until the guard is dropped or the callback has
+    /// returned, and only then released, so that nobody else starts before the work has ended.
+    pub fn stop(&self) {
+        self.engine().stop();
+    }
+
+    /// [`stop`](Elector::stop), then waits up to `grace` for the work to end, and for an operation timeout more
+    /// at most for the release. Other clones of the elector are stopped with it.
+    ///
+    /// # Errors
+    /// [`ShutdownError::WorkStillRunning`] past the grace: renewals have ended, the lease was not released, and
+    /// nobody else leads before it expires. [`ShutdownError::Release`]: the release failed.
+    pub fn shutdown(self, grace: Duration) -> Result<(), ShutdownError> {
+        let engine = self.engine().clone();
+        self.handle.waited.store(true, Ordering::Relaxed);
+        engine.stop();
+        let ended = |wait: Duration| engine.done().recv_timeout(wait) == Err(RecvTimeoutError::Disconnected);
+        let clean = || match engine.shared.snapshot.lock().release_error.clone() {
+            Some(error) => Err(ShutdownError::Release(error)),
+            None => Ok(()),
+        };
+        if ended(grace) {
+            return clean();
+        }
+        if engine.shared.guards.load(Ordering::Acquire) > 0 {
+            let _ = engine.inbox().send(Message::Abandon);
+            return Err(ShutdownError::WorkStillRunning);
+        }
+        if ended(engine.patience()) {
+            return clean();
+        }
+        Err(ShutdownError::Release(StoreError::timeout("the release did not end within operation_timeout")))
+    }
+}
+
+impl fmt::Debug for Elector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Elector")
+            .field("election", &self.config().name())
+            .field("identity", self.identity())
+            .field("fence", &self.fence())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,446 @@
+//! The renewal thread: makes the machine's calls, feeds the answers back, and carries out what follows.
+//!
+//! It is the only thread that calls the store. It takes no lock that foreign code can hold, and calls no
+//! foreign code but the store; a store that panics costs the term, not the thread.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use crate::config::ClockTrust;
+use crate::config::Config;
+use crate::election::{Call, Disturbance, Election, Input, Note, Settings, TermChange, Trouble};
+use crate::event::{Event, Leader};
+use crate::guard::{PublishError, Term, WAIT_SLICE};
+use crate::lease::{Bid, Fence, Lease, Renewal};
+use crate::store::{Store, StoreError};
+use crate::term::LossCause;
+use crate::time::Time;
+
+use super::engine::{Message, Shared, Waiter};
+use super::watchdog::Watch;
+
+/// A term that was handed to somebody who has not given it back yet.
+#[derive(Debug)]
+struct Held {
+    ticket: u64,
+    term: Term,
+}
+
+#[derive(Debug)]
+pub(crate) struct Renewing {
+    store: Arc<dyn Store>,
+    shared: Arc<Shared>,
+    inbox: Receiver<Message>,
+    election: Election,
+    wake_at: Option<Time>,
+    /// Inputs that follow from outputs.
+    inputs: VecDeque<Input>,
+    waiters: VecDeque<Waiter>,
+    campaigning: bool,
+    held: Vec<Held>,
+    /// Published with the term that is under way.
+    payload: Option<Vec<u8>>,
+    /// How the last call of each kind ended, for whoever asked for it.
+    last_release: Option<StoreError>,
+    last_renewal: Option<Result<(), StoreError>>,
+    failing: Failing,
+}
+
+/// A run of failures, reported once for each kind.
+#[derive(Debug, Default)]
+struct Failing {
+    count: u64,
+    kind: Option<(Option<String>, String)>,
+}
+
+enum Next {
+    Message(Message),
+    Time,
+    Closed,
+}
+
+impl Renewing {
+    pub(crate) fn new(store: Arc<dyn Store>, shared: Arc<Shared>, inbox: Receiver<Message>) -> Renewing {
+        let election = Election::new(settings(&shared.config, shared.identity.as_str()));
+        Renewing {
+            store,
+            shared,
+            inbox,
+            election,
+            wake_at: None,
+            inputs: VecDeque::new(),
+            waiters: VecDeque::new(),
+            campaigning: false,
+            held: Vec::new(),
+            payload: None,
+            last_release: None,
+            last_renewal: None,
+            failing: Failing::default(),
+        }
+    }
+
+    /// The thread's body. Whatever goes wrong in it, no term outlives it.
+    pub(crate) fn run_to_the_end(self) {
+        let shared = self.shared.clone();
+        if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
+            if let Some(term) = shared.current.load_full() {
+                let _ = term.seal(LossCause::Failed);
+            }
+        }
+        let _ = shared.watchdog.send(Watch::Quit);
+    }
+
+    fn run(mut self) {
+        loop {
+            match self.next() {
+                Next::Message(message) => self.handle(message),
+                Next::Time => self.feed(Input::Tick),
+                Next::Closed => {
+                    // No handle and no guard is left, so nobody can hold or want anything.
+                    self.feed(Input::Stop);
+                    break;
+                }
+            }
+            if self.shared.is_stopped()
+                && self.held.is_empty()
+                && self.election.is_idle()
+                && self.inbox.is_empty()
+            {
+                break;
+            }
+        }
+    }
+
+    /// Waits for a message or the time to wake up, in slices, since waits stop while the machine is suspended.
+    fn next(&self) -> Next {
+        loop {
+            let Some(wake_at) = self.wake_at else {
+                return self.inbox.recv().map_or(Next::Closed, Next::Message);
+            };
+            let left = wake_at.saturating_since(self.shared.clock.now());
+            if left.is_zero() && self.inbox.is_empty() {
+                return Next::Time;
+            }
+            match self.inbox.recv_timeout(left.min(WAIT_SLICE)) {
+                Ok(message) => return Next::Message(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Next::Closed,
+            }
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Campaign(waiter) => {
+                if !self.shared.is_stopped() {
+                    self.waiters.push_back(waiter);
+                    self.settle();
+                }
+            }
+            Message::Withdraw { ticket } => self.withdraw(ticket),
+            Message::Resign { fence, release, reply } => {
+                self.resign(fence, release);
+                if let Some(reply) = reply {
+                    let _ = reply.send(self.last_release.take().map_or(Ok(()), Err));
+                }
+            }
+            Message::Publish { fence, payload, reply } => self.publish(fence, payload, &reply),
+            Message::Stop => {
+                self.waiters.clear();
+                self.feed(Input::Stop);
+            }
+            Message::Abandon => {
+                self.waiters.clear();
+                self.feed(Input::Abandon);
+            }
+        }
+    }
+
+    /// Tells the machine whether somebody waits for leadership.
+    fn settle(&mut self) {
+        let wanted = !self.waiters.is_empty();
+        if wanted != self.campaigning {
+            self.campaigning = wanted;
+            self.shared.snapshot.lock().campaigning = wanted;
+            self.feed(if wanted { Input::Campaign } else { Input::Withdraw });
+        }
+    }
+
+    fn withdraw(&mut self, ticket: u64) {
+        self.waiters.retain(|w| w.ticket != ticket);
+        // It may have been handed a term that it never took.
+        let untaken = self.held.iter().find(|h| h.ticket == ticket).map(|h| h.term.clone());
+        if let Some(term) = untaken {
+            let release = self.shared.end(&term, LossCause::Resigned);
+            self.resign(term.fence(), release);
+        }
+        self.settle();
+    }
+
+    fn resign(&mut self, fence: Fence, release: bool) {
+        self.held.retain(|h| h.term.fence() != fence);
+        self.shared.guards.store(self.held.len(), Ordering::Release);
+        if self.held.is_empty() {
+            self.shared.snapshot.lock().overrun_since = None;
+        }
+        self.last_release = None;
+        self.feed(Input::Resign { fence, release });
+    }
+
+    fn publish(&mut self, fence: Fence, payload: Vec<u8>, reply: &Sender<Result<(), PublishError>>) {
+        let term = self.held.iter().map(|h| &h.term).find(|t| t.fence() == fence).cloned();
+        let Some(term) = term else {
+            return; // The dropped reply says that the term is over.
+        };
+        self.payload = Some(payload);
+        self.last_renewal = None;
+        self.feed(Input::RenewNow);
+        let outcome = match (term.check(), self.last_renewal.take()) {
+            (Err(lost), _) => Err(PublishError::Lost(lost)),
+            (Ok(_), Some(Err(error))) => Err(PublishError::Store(error)),
+            (Ok(_), Some(Ok(()))) => Ok(()),
+            (Ok(_), None) => Err(PublishError::Store(StoreError::retryable("no renewal was due"))),
+        };
+        let _ = reply.send(outcome);
+    }
+
+    /// Runs the machine with one input and with all that follow from it.
+    fn feed(&mut self, input: Input) {
+        self.inputs.push_back(input);
+        while let Some(input) = self.inputs.pop_front() {
+            // The send anchor: nothing may come between this and the call that only makes it later (rule 2).
+            let now = self.shared.clock.now();
+            let step = self.election.step(now, dice(), input);
+            if let Some(change) = step.term {
+                self.change_term(change);
+            }
+            self.wake_at = step.wake_at;
+            for note in step.notes {
+                self.note(note);
+            }
+            if let Some(call) = step.call {
+                let answer = self.call(call);
+                self.inputs.push_front(answer);
+            }
+        }
+        self.settle();
+    }
+
+    fn change_term(&mut self, change: TermChange) {
+        match change {
+            TermChange::Begin { fence, deadline } => self.begin(fence, deadline),
+            TermChange::Extend { fence, deadline } => {
+                let Some(term) = self.current(fence) else { return };
+                match term.extend(deadline) {
+                    Ok(()) => {}
+                    Err(LossCause::Expired | LossCause::Superseded) => {
+                        self.ended();
+                        self.inputs.push_back(Input::Ended(fence));
+                    }
+                    // An end of our own making: the lease is kept until the work has ended, and whoever holds
+                    // the term tells us so through the inbox.
+                    Err(_) => {}
+                }
+            }
+            TermChange::End { fence, cause } => {
+                if let Some(term) = self.current(fence) {
+                    self.shared.end(&term, cause);
+                }
+                self.ended();
+            }
+        }
+    }
+
+    fn current(&self, fence: Fence) -> Option<Arc<Term>> {
+        self.shared.current.load_full().filter(|term| term.fence() == fence)
+    }
+
+    fn begin(&mut self, fence: Fence, deadline: Time) {
+        let (term, watched) = Term::begin(fence, deadline, self.shared.clock.clone());
+        self.payload = self.shared.config.payload().map(<[u8]>::to_vec);
+        self.shared.reporter.report(Event::Elected { fence });
+        if self.shared.watchdog.send(Watch::Term(watched)).is_err() {
+            // Without a watchdog there is no term.
+            let _ = term.seal(LossCause::Failed);
+        }
+        self.shared.current.store(Some(Arc::new(term.clone())));
+        self.shared.snapshot.lock().terms += 1;
+        if self.shared.is_stopped() {
+            self.shared.end(&term, LossCause::Stopped);
+        }
+        while let Some(waiter) = self.waiters.pop_front() {
+            // Written down before it is handed over: the new owner may give it back at once.
+            self.held.push(Held { ticket: waiter.ticket, term: term.clone() });
+            self.shared.guards.store(self.held.len(), Ordering::Release);
+            if waiter.reply.send(Ok(term.clone())).is_ok() {
+                return;
+            }
+            self.held.pop();
+        }
+        self.shared.guards.store(self.held.len(), Ordering::Release);
+        // Nobody is there any more to lead.
+        let release = self.shared.end(&term, LossCause::Resigned);
+        self.inputs.push_back(Input::Resign { fence, release });
+    }
+
+    /// A term is over; whoever still holds it overruns from now on.
+    fn ended(&mut self) {
+        if !self.held.is_empty() {
+            let now = self.shared.clock.now();
+            self.shared.snapshot.lock().overrun_since.get_or_insert(now);
+        }
+    }
+
+    fn call(&mut self, call: Call) -> Input {
+        let (name, holder) = (self.shared.config.name(), self.shared.identity.as_str());
+        let timeout = self.shared.config.operation_timeout();
+        let lease_duration = self.shared.config.lease_duration();
+        match call {
+            Call::Observe => {
+                let answer = guarded(|| self.store.observe(name, timeout));
+                if let Ok(seen) = &answer {
+                    self.saw(seen.lease());
+                }
+                Input::Observed(self.judge(answer))
+            }
+            Call::Acquire { over, timeline, above } => {
+                let bid = Bid::new(name, holder, lease_duration)
+                    .payload(self.shared.config.payload())
+                    .above(above)
+                    .over(over)
+                    .timeline(timeline);
+                let answer = guarded(|| self.store.acquire(&bid, timeout));
+                if let Ok(Some(lease)) = &answer {
+                    self.saw(Some(lease));
+                }
+                Input::Acquired(self.judge(answer))
+            }
+            Call::Renew { fence } => {
+                let renewal =
+                    Renewal::new(name, holder, fence, lease_duration).payload(self.payload.as_deref());
+                let answer = guarded(|| self.store.renew(&renewal, timeout));
+                if let Ok(Some(lease)) = &answer {
+                    self.saw(Some(lease));
+                    self.shared.snapshot.lock().renewals += 1;
+                }
+                self.last_renewal = Some(answer.as_ref().map(drop).map_err(|(e, _)| e.clone()));
+                Input::Renewed(self.judge(answer))
+            }
+            Call::Release { fence } => {
+                let answer = guarded(|| self.store.release(name, holder, fence, timeout));
+                let failure = answer.as_ref().err().map(|(e, _)| e.clone());
+                self.shared.snapshot.lock().release_error = failure.clone();
+                self.last_release = failure;
+                if answer.is_ok() {
+                    self.shared.snapshot.lock().leader = None;
+                }
+                // Whether it worked or not, there is nothing more to do about it: the lease expires.
+                let _ = self.judge(answer);
+                Input::Released
+            }
+        }
+    }
+
+    /// An answer showed the row, or that there is none.
+    fn saw(&mut self, lease: Option<&Lease>) {
+        let leader = lease.filter(|l| !l.is_expired()).map(Leader::of);
+        let mut snapshot = self.shared.snapshot.lock();
+        snapshot.answered_at = Some(self.shared.clock.now());
+        let known = snapshot.leader.as_ref().map(|l| l.fence);
+        snapshot.leader.clone_from(&leader);
+        drop(snapshot);
+        if let Some(leader) = leader {
+            if known != Some(leader.fence) && leader.holder != self.shared.identity.as_str() {
+                self.shared.reporter.report(Event::Observed { leader });
+            }
+        }
+    }
+
+    /// Keeps the books about failures, and turns an answer into what the machine wants to know.
+    fn judge<T>(&mut self, answer: Result<T, (StoreError, Trouble)>) -> Result<T, Trouble> {
+        match answer {
+            Ok(value) => {
+                if self.failing.count > 0 {
+                    self.shared.reporter.report(Event::Recovered { failures: self.failing.count });
+                    self.failing = Failing::default();
+                }
+                self.shared.snapshot.lock().last_error = None;
+                Ok(value)
+            }
+            Err((error, trouble)) => {
+                self.failed(&error);
+                Err(trouble)
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &StoreError) {
+        let mut snapshot = self.shared.snapshot.lock();
+        snapshot.failures += 1;
+        snapshot.last_error = Some(error.clone());
+        drop(snapshot);
+        let kind = (error.sqlstate().map(str::to_owned), error.to_string());
+        self.failing.count += 1;
+        if self.failing.kind.as_ref() != Some(&kind) {
+            self.failing.kind = Some(kind);
+            self.shared.reporter.report(Event::Failed { error: error.clone() });
+        }
+        if error.is_fatal() {
+            self.waiters.retain(|waiter| {
+                if !waiter.rides_out_fatal {
+                    let _ = waiter.reply.send(Err(error.clone()));
+                }
+                waiter.rides_out_fatal
+            });
+        }
+    }
+
+    fn note(&self, note: Note) {
+        self.shared.reporter.report(match note {
+            Note::ClockStep(step) => Event::ClockStepped { forward: step.forward, by: step.by },
+            Note::UselessGrant { fence } => Event::UselessGrant { fence },
+            Note::Disturbance(Disturbance::RowGone) => Event::RowGone,
+            Note::Disturbance(Disturbance::FenceRegressed { seen, found }) => {
+                Event::FenceRegressed { seen, found }
+            }
+            Note::Disturbance(Disturbance::TimelineChanged { from, to }) => {
+                Event::TimelineChanged { from, to }
+            }
+        });
+    }
+}
+
+/// Calls the store. A panic in it is an error like any other, but one after which its term is not trusted.
+fn guarded<T>(call: impl FnOnce() -> Result<T, StoreError>) -> Result<T, (StoreError, Trouble)> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(answer) => answer.map_err(|error| (error, Trouble::Error)),
+        Err(panic) => {
+            let text = crate::callbacks::panic_text(&*panic);
+            Err((StoreError::retryable(format!("the store panicked: {text}")), Trouble::Panic))
+        }
+    }
+}
+
+fn settings(config: &Config, identity: &str) -> Settings {
+    Settings {
+        identity: identity.to_owned(),
+        lease_duration: config.lease_duration(),
+        renew_interval: config.renew_interval(),
+        retry_period: config.retry_period(),
+        retry_delay: config.retry_delay(),
+        safety_margin: config.safety_margin(),
+        longest_lease: Config::MAX_LEASE_DURATION,
+        min_fence: config.min_fence(),
+        strict: config.clock_trust() == ClockTrust::Strict,
+        release_on_exit: config.release_on_exit(),
+    }
+}
+
+/// For jitter only; without randomness there is none.
+fn dice() -> u64 {
+    getrandom::u64().unwrap_or(0)
+}
