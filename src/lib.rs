@@ -10,6 +10,8 @@ mod event;
 mod guard;
 mod identity;
 mod lease;
+#[cfg(test)]
+mod simulation;
 mod status;
 mod store;
 mod term;

@@ -101,6 +101,13 @@ impl AtomicTerm {
         self.live_word(&now).map(Time::from_nanos)
     }
 
+    /// Whether a check at `now` would succeed; without ending the term if it would not.
+    #[cfg(test)]
+    pub(crate) fn is_live_at(&self, now: Time) -> bool {
+        let word = self.word.load(Ordering::Acquire);
+        cause_of(word).is_none() && now.as_nanos() < word
+    }
+
     /// Moves the deadline, unless the term is over. The new deadline may be earlier than the old one.
     pub(crate) fn extend(&self, now: impl Fn() -> Time, deadline: Time) -> Result<(), LossCause> {
         self.replace(now, word_of_deadline(deadline))

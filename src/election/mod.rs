@@ -17,8 +17,6 @@ mod clockwatch;
 mod holdoff;
 mod rhythm;
 #[cfg(test)]
-mod schedules;
-#[cfg(test)]
 mod tests;
 
 pub(crate) use clockwatch::ClockStep;

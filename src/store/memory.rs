@@ -74,7 +74,7 @@ struct State {
     hooks: hooks::Hooks,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
     holder: String,
     fence: Fence,

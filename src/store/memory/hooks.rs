@@ -43,10 +43,15 @@ impl MemoryStore {
         RowSnapshot { name: name.to_owned(), row: self.0.state.lock().rows.get(name).cloned() }
     }
 
-    /// Puts a row back to how it was, its write mark included, as restoring a backup does. Other rows, the clock
-    /// and the timeline stay; marks given since are not given again.
+    /// Puts a row back to how it was, as loading a backup does. That is a write like any other, so the row gets
+    /// a new mark; other rows, the clock and the timeline stay.
     pub fn restore(&self, snapshot: &RowSnapshot) {
-        self.0.state.lock().put(snapshot);
+        let mut state = self.0.state.lock();
+        let mark = state.next_mark();
+        state.put(snapshot);
+        if let Some(row) = state.rows.get_mut(&snapshot.name) {
+            row.mark = mark;
+        }
     }
 
     /// A fail-over that lost the writes since the snapshots: puts those rows back and changes the timeline, both
@@ -125,7 +130,7 @@ impl State {
 }
 
 /// One row of a [`MemoryStore`] as it was once, or that it was not there.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct RowSnapshot {
     name: String,
