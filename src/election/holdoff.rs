@@ -150,10 +150,7 @@ impl HoldOff {
         let mut found = Vec::new();
         self.see_timeline(received, lease.timeline(), &mut found);
         self.remember(lease);
-        self.own = Own::default();
-        if !self.mismatched(lease) {
-            self.own.known = Some(lease.version());
-        }
+        self.own = Own { known: Some(lease.version()), pending: None };
         self.premise = Premise::Row(lease.version());
         self.until = received;
         found
@@ -236,7 +233,6 @@ impl HoldOff {
 
     /// Somebody unknown may lead: waits out the longest lease that anybody is known to have had.
     fn disturbed(&mut self, received: Time) {
-        self.own = Own::default();
         self.floor = self.floor.max(received + self.longest.max(self.settings.lease_duration));
     }
 
@@ -258,12 +254,10 @@ impl HoldOff {
         matches!(&self.premise, Premise::Row(v) if v.fence() == lease.fence() && lease.held_by(v.holder()))
     }
 
-    /// Whether the row is what this participant itself left, with nothing newer and no disturbance since.
+    /// Whether the row is what this participant itself left, with nothing newer seen since. (A disturbance since
+    /// is waited out by the floor, own rows or not.)
     fn is_own(&self, received: Time, lease: &Lease) -> bool {
-        if !lease.held_by(&self.settings.identity)
-            || lease.fence().get() < self.highest
-            || self.mismatched(lease)
-        {
+        if !lease.held_by(&self.settings.identity) || lease.fence().get() < self.highest {
             return false;
         }
         let landed = |p: &Pending| {

@@ -132,6 +132,26 @@ fn rule_15_schedule_4_own_rows_are_no_exception_after_a_fail_over() {
 }
 
 #[test]
+fn rule_10_an_own_record_that_was_restored_is_not_what_was_left() {
+    let mut world = World::new(19);
+    let first = world.add(usual("first"));
+    let other = world.add(usual("other"));
+    world.campaign(first);
+    assert!(world.run_until_leads(first, 1_000));
+    world.campaign(other);
+    world.run_for(7_000);
+    let backup = world.store.snapshot(NAME);
+    world.link(first, Link::Cut);
+    assert!(world.run_until_leads(other, 40_000));
+    after_a_renewal(&mut world);
+    world.store.restore(&backup);
+    world.link(other, Link::Cut);
+    world.link(first, Link::Up);
+    assert!(world.run_until_leads(first, 30_000), "{}", world.transcript.join("\n"));
+    world.assert_one_leader();
+}
+
+#[test]
 fn rule_8_schedule_5_a_bid_that_names_a_version_does_not_create() {
     let (mut world, leader, candidate) = leader_and_candidate(5);
     let third = world.add(usual("third"));
