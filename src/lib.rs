@@ -13,7 +13,7 @@ pub use identity::{Identity, IdentityError};
 pub use lease::{Bid, Fence, InvalidFence, Lease, LeaseTimes, Observation, Renewal, Timestamp, Version};
 pub use store::{MemoryStore, Store, StoreError};
 #[cfg(any(test, feature = "testing"))]
-pub use store::{RowHold, RowSnapshot};
+pub use store::{RowHold, RowSnapshot, acceptance};
 #[cfg(any(test, feature = "testing"))]
 pub use time::ManualClock;
 pub use time::{Clock, SystemClock, Time};
