@@ -49,7 +49,7 @@ mod waits;
 use bench::Bench;
 
 /// A store under test, and the means to disturb it.
-pub trait Subject: fmt::Debug + Sync {
+pub trait Subject: fmt::Debug + Send + Sync {
     /// The store. Called once per check; all the answers must lead to the same rows.
     fn store(&self) -> Arc<dyn Store>;
 

@@ -88,13 +88,13 @@ pub(super) fn take_over_is_refused_without_a_row(bench: &Bench<'_>) -> Result<()
 
 pub(super) fn take_over_is_refused_over_another_version(bench: &Bench<'_>) -> Result<(), Failure> {
     let live = bench.won(&bench.bid(A).above(40))?;
-    all_alterations_refused(bench, &live, "live")?;
+    all_alterations_refused(bench, &live, "a live")?;
     bench.release(A, live.fence())?;
     let released = bench.row()?;
-    all_alterations_refused(bench, &released, "released")?;
+    all_alterations_refused(bench, &released, "a released")?;
     bench.won(&Bid::new(&bench.name, A, SHORT).over(Some(released.version())))?;
     let expired = bench.expired()?;
-    all_alterations_refused(bench, &expired, "expired")?;
+    all_alterations_refused(bench, &expired, "an expired")?;
     // The exact version still wins, so it was the altered part that was refused.
     bench.take(B, &expired).map(drop)
 }
@@ -104,7 +104,7 @@ fn all_alterations_refused(bench: &Bench<'_>, row: &Lease, state: &str) -> Resul
         ensure!(version != row.version(), "the check altered nothing in {part}");
         for holder in [A, B] {
             let bid = bench.bid(holder).over(Some(version.clone()));
-            bench.refused(&bid, &format!("a bid by {holder} over a {state} row with another {part}"))?;
+            bench.refused(&bid, &format!("a bid by {holder} over {state} row with another {part}"))?;
         }
     }
     Ok(())

@@ -140,8 +140,11 @@ pub(super) fn the_last_write_decides_the_payload(bench: &Bench<'_>) -> Result<()
 }
 
 pub(super) fn names_come_back_byte_for_byte(bench: &Bench<'_>) -> Result<(), Failure> {
-    // The odd text begins and ends the name; what lies between makes it unique.
-    let mut names: Vec<String> = ODD_TEXTS.iter().map(|odd| format!("{odd}{}{odd}", bench.name)).collect();
+    // Once at the beginning and once at the end: one may be trimmed where the other is not.
+    let mut names: Vec<String> = Vec::new();
+    for odd in ODD_TEXTS {
+        names.extend([format!("{odd}{}", bench.name), format!("{}{odd}", bench.name)]);
+    }
     let filler = "n".repeat(Config::MAX_NAME_LEN - 1 - bench.name.len());
     names.extend(["a", "b"].map(|end| format!("{}{filler}{end}", bench.name)));
     let wide = "日".repeat((Config::MAX_NAME_LEN - bench.name.len()) / "日".len());
