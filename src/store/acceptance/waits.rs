@@ -90,6 +90,7 @@ fn comes_back(bench: &Bench<'_>) -> Result<(), Failure> {
         if bench.acquire(&bench.bid(B).over(Some(version)))?.is_some() {
             return Ok(());
         }
+        thread::sleep(Duration::from_millis(10));
     }
     Err(Failure::new("after it was held, a row could not be taken over any more".into()))
 }

@@ -428,7 +428,7 @@ impl Subject for Broken {
     }
 
     fn timeout(&self) -> Duration {
-        Duration::from_secs(5)
+        Duration::from_secs(3)
     }
 }
 
