@@ -91,7 +91,11 @@ fn next_leader(
 ) -> Result<Elected, Box<dyn Error>> {
     let elected = news.recv()?;
     let name = participants[elected.participant].name;
-    println!("{name} leads, fence {}, {} ms after {what}", elected.guard.fence(), since.elapsed().as_millis());
+    println!(
+        "{name} leads, fence {}, {} ms after {what}",
+        elected.guard.fence(),
+        since.elapsed().as_millis()
+    );
     Ok(elected)
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::identity;
 
-/// How many bytes of a refused text an error shows.
-const SHOWN_BYTES: usize = 40;
+mod checks;
+pub use checks::ConfigError;
 
 /// What a participant believes of the database's clock on its very first answer (rule 10).
 ///
@@ -319,19 +319,19 @@ impl ConfigBuilder {
     /// # Errors
     /// The first setting that cannot be used; see [`ConfigError::field`].
     pub fn build(self) -> Result<Config, ConfigError> {
-        check_text("name", &self.name, Config::MAX_NAME_LEN)?;
-        check_duration("lease_duration", self.lease_duration)?;
-        check_duration("renew_interval", self.renew_interval)?;
-        check_duration("retry_period", self.retry_period)?;
-        check_duration("operation_timeout", self.operation_timeout)?;
+        checks::text("name", &self.name, Config::MAX_NAME_LEN)?;
+        checks::duration("lease_duration", self.lease_duration)?;
+        checks::duration("renew_interval", self.renew_interval)?;
+        checks::duration("retry_period", self.retry_period)?;
+        checks::duration("operation_timeout", self.operation_timeout)?;
         let lease_duration = whole_micros(self.lease_duration);
         let safety_margin =
             self.safety_margin.unwrap_or_else(|| (lease_duration / 10).max(Duration::from_secs(1)));
-        check_duration("safety_margin", safety_margin)?;
-        check_payload(self.payload.as_deref())?;
-        check_min_fence(self.min_fence)?;
+        checks::duration("safety_margin", safety_margin)?;
+        checks::payload(self.payload.as_deref())?;
+        checks::min_fence(self.min_fence)?;
         let label = self.label.unwrap_or_else(identity::default_label);
-        check_text("label", &label, Config::MAX_LABEL_LEN)?;
+        checks::text("label", &label, Config::MAX_LABEL_LEN)?;
         let config = Config {
             name: self.name,
             lease_duration,
@@ -345,8 +345,8 @@ impl ConfigBuilder {
             min_fence: self.min_fence,
             clock_trust: self.clock_trust,
         };
-        check_margin(&config)?;
-        check_sums(&config)?;
+        checks::margin(&config)?;
+        checks::sums(&config)?;
         Ok(config)
     }
 }
@@ -354,13 +354,13 @@ impl ConfigBuilder {
 impl fmt::Debug for ConfigBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConfigBuilder")
-            .field("name", &shown(&self.name))
+            .field("name", &checks::shown(&self.name))
             .field("lease_duration", &self.lease_duration)
             .field("renew_interval", &self.renew_interval)
             .field("retry_period", &self.retry_period)
             .field("operation_timeout", &self.operation_timeout)
             .field("safety_margin", &self.safety_margin)
-            .field("label", &self.label.as_deref().map(shown))
+            .field("label", &self.label.as_deref().map(checks::shown))
             .field("payload_bytes", &self.payload.as_ref().map(Vec::len))
             .field("release_on_exit", &self.release_on_exit)
             .field("min_fence", &self.min_fence)
@@ -369,158 +369,12 @@ impl fmt::Debug for ConfigBuilder {
     }
 }
 
-/// A setting that cannot be used. Its text says which, why, and what to change.
-///
-/// ```
-/// use tenure::Config;
-///
-/// let error = Config::builder("a\0b").build().unwrap_err();
-/// assert_eq!(error.field(), "name");
-/// assert_eq!(error.to_string(), r#"name: "a\0b" contains a NUL byte, which databases refuse; remove it"#);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    field: &'static str,
-    problem: String,
-}
-
-impl ConfigError {
-    fn new(field: &'static str, problem: String) -> ConfigError {
-        ConfigError { field, problem }
-    }
-
-    /// The builder method whose setting was refused, such as `"lease_duration"`. Where several settings only
-    /// fail together, the one that it is most likely right to change.
-    #[must_use]
-    pub fn field(&self) -> &'static str {
-        self.field
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.problem)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
 fn retry_delay(renew_interval: Duration) -> Duration {
     (renew_interval / 4).max(Config::MIN_RETRY_DELAY)
 }
 
 fn whole_micros(duration: Duration) -> Duration {
     Duration::new(duration.as_secs(), duration.subsec_micros() * 1_000)
-}
-
-/// Quoted and cut: an error must not carry what made the setting too long.
-fn shown(text: &str) -> String {
-    if text.len() <= SHOWN_BYTES {
-        return format!("{text:?}");
-    }
-    format!("{:?}...", identity::cut(text, SHOWN_BYTES))
-}
-
-fn check_text(field: &'static str, text: &str, max: usize) -> Result<(), ConfigError> {
-    if text.is_empty() {
-        return Err(ConfigError::new(field, format!("is empty; give 1 to {max} bytes")));
-    }
-    if text.len() > max {
-        let problem = format!("{} has {} bytes; shorten it to {max}", shown(text), text.len());
-        return Err(ConfigError::new(field, problem));
-    }
-    if text.contains('\0') {
-        let problem = format!("{} contains a NUL byte, which databases refuse; remove it", shown(text));
-        return Err(ConfigError::new(field, problem));
-    }
-    Ok(())
-}
-
-fn check_duration(field: &'static str, duration: Duration) -> Result<(), ConfigError> {
-    let (min, max) = (Config::MIN_DURATION, Config::MAX_LEASE_DURATION);
-    if duration < min {
-        return Err(ConfigError::new(field, format!("{duration:?} is too short; give at least {min:?}")));
-    }
-    if duration > max {
-        let problem = format!("{duration:?} is too long; give at most 31 days ({max:?})");
-        return Err(ConfigError::new(field, problem));
-    }
-    Ok(())
-}
-
-fn check_payload(payload: Option<&[u8]>) -> Result<(), ConfigError> {
-    let (len, max) = (payload.map_or(0, <[u8]>::len), Config::MAX_PAYLOAD_LEN);
-    if len > max {
-        let problem = format!("{len} bytes are too many; publish at most {max}, or a reference to the data");
-        return Err(ConfigError::new("payload", problem));
-    }
-    Ok(())
-}
-
-fn check_min_fence(fence: i64) -> Result<(), ConfigError> {
-    let max = Config::MAX_MIN_FENCE;
-    if fence < 0 {
-        return Err(ConfigError::new("min_fence", format!("{fence} is negative; give 0 or more")));
-    }
-    if fence > max {
-        let problem = format!("{fence} leaves too few fences above it; give at most 2^62 ({max})");
-        return Err(ConfigError::new("min_fence", problem));
-    }
-    Ok(())
-}
-
-fn check_margin(config: &Config) -> Result<(), ConfigError> {
-    let (margin, lease) = (config.safety_margin, config.lease_duration);
-    if margin >= lease {
-        let problem = format!(
-            "{margin:?} leaves nothing of lease_duration {lease:?}; raise lease_duration, or lower safety_margin \
-             (default: a tenth of the lease, at least 1 s) to no less than {:?}",
-            least_margin(lease)
-        );
-        return Err(ConfigError::new("safety_margin", problem));
-    }
-    // Both are at most 31 days, so the product is exact.
-    if margin * 20 < lease {
-        let least = least_margin(lease);
-        let problem = format!(
-            "{margin:?} is less than lease_duration / 20 = {lease:?} / 20 = {least:?}, too little for clocks that \
-             run at different rates; raise safety_margin to {least:?} or more"
-        );
-        return Err(ConfigError::new("safety_margin", problem));
-    }
-    Ok(())
-}
-
-fn least_margin(lease: Duration) -> Duration {
-    (lease + Duration::from_nanos(19)) / 20
-}
-
-/// The invariant of [`Config`]. Every term is at most 31 days here: the sums cannot overflow.
-fn check_sums(config: &Config) -> Result<(), ConfigError> {
-    let (renew, timeout) = (config.renew_interval, config.operation_timeout);
-    let needed = renew + timeout * 2 + config.retry_delay();
-    let available = config.term_duration();
-    if needed <= available {
-        return Ok(());
-    }
-    let field = if renew >= available {
-        "renew_interval"
-    } else if timeout * 2 >= available {
-        "operation_timeout"
-    } else {
-        "lease_duration"
-    };
-    let problem = format!(
-        "a failed renewal could not be tried again before the term ends: renew_interval {renew:?} + 2 * \
-         operation_timeout {timeout:?} + retry_delay {:?} = {needed:?} is more than lease_duration {:?} - \
-         safety_margin {:?} = {available:?}; lengthen lease_duration by {:?} or more at this margin, or shorten renew_interval or \
-         operation_timeout",
-        config.retry_delay(),
-        config.lease_duration,
-        config.safety_margin,
-        needed - available,
-    );
-    Err(ConfigError::new(field, problem))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub use lease::{Bid, Fence, InvalidFence, Lease, LeaseTimes, Observation, Renewa
 pub use status::{Role, Status};
 pub use store::{MemoryStore, Store, StoreError};
 #[cfg(any(test, feature = "testing"))]
-pub use store::{RowHold, RowSnapshot};
+pub use store::{RowHold, RowSnapshot, acceptance};
 pub use term::LossCause;
 #[cfg(any(test, feature = "testing"))]
 pub use time::ManualClock;

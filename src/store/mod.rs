@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use crate::lease::{Bid, Fence, Lease, Observation, Renewal};
 
+#[cfg(any(test, feature = "testing"))]
+pub mod acceptance;
 mod error;
 mod memory;
 pub use error::StoreError;
