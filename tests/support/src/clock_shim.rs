@@ -21,7 +21,8 @@ enum Word {
 
 /// Moves the clocks of processes started with [`ClockShim::env`], while they run.
 ///
-/// It works on programs that ask libc for the time; compiled with the system's C compiler, once per test process.
+/// It works on programs that ask libc for the time, and not on those that ask the kernel: rustix does that unless
+/// it is built with its feature `use-libc`. Compiled with the system's C compiler, once per test process.
 /// Only what a process reads is moved: sleeps and time-outs that the kernel measures keep their length.
 #[derive(Debug)]
 pub struct ClockShim {
@@ -68,7 +69,8 @@ impl ClockShim {
         self.add(Word::Boottime, seconds);
     }
 
-    /// Moves the monotonic clock (`CLOCK_MONOTONIC`) alone.
+    /// Moves the monotonic clock (`CLOCK_MONOTONIC`) alone. A process that waits until an instant of this clock
+    /// (as the standard library's timed waits do) rather than for a time waits longer or shorter from then on.
     pub fn step_monotonic(&self, seconds: f64) {
         self.add(Word::Monotonic, seconds);
     }

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
@@ -49,8 +49,8 @@ rm -rf -- "$1"
 
 struct Scene {
     root: PathBuf,
-    /// Its end is what the reaper waits for.
-    _lifeline: ChildStdin,
+    /// Holds the pipe whose end the reaper waits for.
+    _reaper: Child,
 }
 
 fn scene() -> &'static Scene {
@@ -64,7 +64,7 @@ fn scene() -> &'static Scene {
             .keep();
         // The servers may run as another user, who has to get through.
         set_mode(&root, 0o755);
-        let mut reaper = Command::new("/bin/sh")
+        let reaper = Command::new("/bin/sh")
             .args(["-c", REAPER, "tenure-reaper"])
             .arg(&root)
             .current_dir("/")
@@ -75,8 +75,7 @@ fn scene() -> &'static Scene {
             .process_group(0)
             .spawn()
             .unwrap_or_else(|error| panic!("can't start the reaper: {error}"));
-        let lifeline = reaper.stdin.take().expect("stdin was asked for");
-        Scene { root, _lifeline: lifeline }
+        Scene { root, _reaper: reaper }
     })
 }
 
