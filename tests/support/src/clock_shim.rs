@@ -35,7 +35,7 @@ impl ClockShim {
     /// Clocks that go right until they are stepped.
     #[expect(clippy::new_without_default, reason = "it makes files")]
     pub fn new() -> ClockShim {
-        let dir = scene::server_dir("clock");
+        let dir = scene::server_dir("clock", scene::Medium::Disk);
         let path = dir.path().join("offsets");
         std::fs::write(&path, [0; 24])
             .unwrap_or_else(|error| panic!("can't write {}: {error}", path.display()));

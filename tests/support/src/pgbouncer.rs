@@ -55,7 +55,7 @@ impl PgBouncerBuilder {
     pub fn start(self) -> PgBouncer {
         let mut pooler = PgBouncer {
             child: Mutex::new(None),
-            dir: scene::server_dir("pgbouncer"),
+            dir: scene::server_dir("pgbouncer", scene::Medium::Disk),
             port: 0,
             upstream: Mutex::new(self.upstream),
             settings: self.settings,

@@ -1,9 +1,9 @@
-//! The one temporary directory of a test process, and the reaper that cleans up after it.
+//! The temporary directories of a test process, and the reaper that cleans up after it.
 //!
 //! Values clean up after themselves when they are dropped, also in a panic. What is never dropped (statics, a test
 //! process that is killed) is left to the reaper: a small shell in a process group of its own that waits for the end
 //! of a pipe whose other end only the test process holds. When that process is gone, for whatever reason, the reaper
-//! ends the servers and child processes that carry this scene's unique name, and removes the directory.
+//! ends the servers and child processes that carry this scene's unique name, and removes the directories.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -40,15 +40,31 @@ while [ $round -lt 400 ]; do
   if [ $round -ge 60 ]; then kill -KILL $pids; fi
   round=$((round + 1)); sleep 0.05
 done
-for file in "$1"/*/data/postmaster.pid; do
-  [ -f "$file" ] || continue
-  segment=$(sed -n '7s/.* //p' "$file"); [ -z "$segment" ] || ipcrm -m "$segment"
+for dir; do
+  for file in "$dir"/*/data/postmaster.pid; do
+    [ -f "$file" ] || continue
+    segment=$(sed -n '7s/.* //p' "$file"); [ -z "$segment" ] || ipcrm -m "$segment"
+  done
 done
-rm -rf -- "$1"
+rm -rf -- "$@"
 "#;
+
+/// A file system in memory is used where it has this much room: a server has a thousand files, and file systems
+/// on disk take seconds to make and remove them again and again.
+const ENOUGH_MEMORY: u64 = 4 << 30;
+
+/// Where a server's files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// On the disk that the temporary directory is on.
+    Disk,
+    /// In memory if there is enough of it, else on disk.
+    Fast,
+}
 
 struct Scene {
     root: PathBuf,
+    memory: Option<PathBuf>,
     /// Holds the pipe whose end the reaper waits for.
     _reaper: Child,
 }
@@ -64,9 +80,11 @@ fn scene() -> &'static Scene {
             .keep();
         // The servers may run as another user, who has to get through.
         set_mode(&root, 0o755);
+        let memory = in_memory(&root);
         let reaper = Command::new("/bin/sh")
             .args(["-c", REAPER, "tenure-reaper"])
             .arg(&root)
+            .args(&memory)
             .current_dir("/")
             .env_remove(MARK)
             .stdin(Stdio::piped())
@@ -75,11 +93,24 @@ fn scene() -> &'static Scene {
             .process_group(0)
             .spawn()
             .unwrap_or_else(|error| panic!("can't start the reaper: {error}"));
-        Scene { root, _reaper: reaper }
+        Scene { root, memory, _reaper: reaper }
     })
 }
 
-/// The directory of this process; its last component is the scene's unique name.
+/// A second directory of the same name, in memory.
+fn in_memory(root: &Path) -> Option<PathBuf> {
+    let shared_memory = Path::new("/dev/shm");
+    let space = rustix::fs::statvfs(shared_memory).ok()?;
+    if space.f_bavail * space.f_frsize < ENOUGH_MEMORY {
+        return None;
+    }
+    let dir = shared_memory.join(root.file_name()?);
+    std::fs::create_dir(&dir).ok()?;
+    set_mode(&dir, 0o755);
+    Some(dir)
+}
+
+/// The directory of this process on disk; its last component is the scene's unique name.
 pub(crate) fn root() -> &'static Path {
     &scene().root
 }
@@ -90,11 +121,13 @@ pub(crate) fn name() -> &'static str {
 }
 
 /// A directory in the scene for a server, owned by the user that runs it.
-pub(crate) fn server_dir(kind: &str) -> TempDir {
+pub(crate) fn server_dir(kind: &str, medium: Medium) -> TempDir {
+    let scene = scene();
+    let parent = scene.memory.as_ref().filter(|_| medium == Medium::Fast).unwrap_or(&scene.root);
     let dir = tempfile::Builder::new()
         .prefix(&format!("{kind}-"))
-        .tempdir_in(root())
-        .unwrap_or_else(|error| panic!("no directory for {kind} in {}: {error}", root().display()));
+        .tempdir_in(parent)
+        .unwrap_or_else(|error| panic!("no directory for {kind} in {}: {error}", parent.display()));
     set_mode(dir.path(), 0o755);
     give_away(dir.path());
     dir

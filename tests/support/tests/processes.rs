@@ -26,10 +26,11 @@ fn nothing_outlives_a_test_process_that_is_killed() {
     let pids = holder.expect_line(limit, "its processes", |line| line.starts_with("pids "));
     let pids: Vec<u32> = pids.split(' ').skip(1).map(|pid| pid.parse().unwrap()).collect();
     let scene = Path::new(dir.strip_prefix("dir ").unwrap()).parent().unwrap();
-    assert!(pids.len() > 12 && pids.iter().all(|pid| is_running(*pid)) && scene.exists());
+    let on_disk = std::env::temp_dir().join(scene.file_name().unwrap());
+    assert!(pids.len() > 12 && pids.iter().all(|pid| is_running(*pid)) && scene.exists() && on_disk.exists());
     kill_process(holder.pid());
     await_until(SOON, "server, pooler and child are gone", || !pids.iter().any(|pid| is_running(*pid)));
-    await_until(SOON, "their files are gone", || !scene.exists());
+    await_until(SOON, "their files are gone", || !scene.exists() && !on_disk.exists());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{Postgres, Running, install};
 use crate::port::free_port;
-use crate::scene;
+use crate::scene::{self, Medium};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
@@ -25,7 +25,8 @@ impl PostgresBuilder {
         self
     }
 
-    /// Whether commits wait for the disk; off unless asked for.
+    /// Whether commits wait for the disk; off unless asked for. With it the files are on disk for sure; without,
+    /// they may be in memory.
     pub fn fsync(self, on: bool) -> PostgresBuilder {
         self.setting("fsync", if on { "on" } else { "off" })
     }
@@ -77,7 +78,9 @@ impl PostgresBuilder {
     }
 
     fn launch(self, fill: impl FnOnce(&TempDir)) -> Postgres {
-        let dir = scene::server_dir("pg");
+        // What waits for the disk needs one.
+        let durable = self.settings.get("fsync").is_some_and(|value| value != "off");
+        let dir = scene::server_dir("pg", if durable { Medium::Disk } else { Medium::Fast });
         fill(&dir);
         let mut server = Postgres {
             running: Mutex::new(Running::default()),
@@ -114,6 +117,8 @@ fn all_settings(asked: &BTreeMap<String, String>, server: &Postgres) -> BTreeMap
         // Files in the data directory, which go with it, rather than shared memory that outlives a kill.
         ("dynamic_shared_memory_type", "mmap"),
         ("fsync", "off"),
+        // The files may be in memory.
+        ("max_wal_size", "256MB"),
         ("timezone", "UTC"),
         ("log_timezone", "UTC"),
         ("log_line_prefix", "%m [%p] %u@%d "),

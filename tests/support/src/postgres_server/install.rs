@@ -40,7 +40,7 @@ pub(super) fn program(name: &str) -> PathBuf {
 pub(super) fn create_data_directory(data: &Path) {
     static TEMPLATE: OnceLock<TempDir> = OnceLock::new();
     let template = TEMPLATE.get_or_init(|| {
-        let dir = scene::server_dir("template");
+        let dir = scene::server_dir("template", scene::Medium::Fast);
         let mut initdb = scene::server_command(&program("initdb"), dir.path());
         initdb.args(["--no-sync", "--no-instructions", "--auth=trust", "--username=postgres"]);
         initdb.args(["--encoding=UTF8", "--locale=C", "-D"]).arg(dir.path().join("data"));

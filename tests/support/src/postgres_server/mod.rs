@@ -112,7 +112,8 @@ impl Postgres {
     /// The postmaster and all its children.
     pub fn pids(&self) -> Vec<u32> {
         let postmaster = self.pid();
-        std::iter::once(postmaster).chain(children(postmaster).iter().map(|child| child.pid)).collect()
+        let children = children(postmaster).into_iter().filter(Stat::still_runs);
+        std::iter::once(postmaster).chain(children.map(|child| child.pid)).collect()
     }
 
     /// A DSN for the superuser in the database `postgres`, over TCP.
