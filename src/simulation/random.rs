@@ -36,7 +36,7 @@ fn schedule(seed: u64) -> (World, u64) {
     while world.now_ms() < 500_000 {
         world.run_for(rng.u64(10..=8_000 / busy));
         let node = rng.usize(0..world.nodes.len());
-        match rng.u32(0..14) {
+        match rng.u32(0..16) {
             0 => world.freeze(node),
             1 | 2 => thaw_all(&mut world),
             3 => world.link(node, Link::Cut),
@@ -53,6 +53,7 @@ fn schedule(seed: u64) -> (World, u64) {
                 let fresh = world.add(settings(&identity, true));
                 world.campaign(fresh);
             }
+            14 | 15 => world.link(node, Link::Slow(rng.u64(100..2_990))),
             11 => world.resign(node),
             12 if family == Family::Records => old = world.store.snapshot(NAME),
             13 if family == Family::Records => {

@@ -289,6 +289,40 @@ fn rule_15_a_fresh_candidate_waits_out_a_row_of_another_timeline() {
 }
 
 #[test]
+fn rule_15_a_fail_over_that_lost_the_only_row() {
+    let mut world = World::new(20);
+    world.store.set_timeline(Some(1));
+    let candidate = world.add(usual("candidate"));
+    let leader = world.add(usual("leader"));
+    // The candidate has seen that there is no row, and nothing since.
+    world.link(candidate, Link::Slow(5));
+    world.campaign(candidate);
+    world.link(candidate, Link::Cut);
+    let nothing = world.store.snapshot(NAME);
+    world.run_for(100);
+    world.campaign(leader);
+    assert!(world.run_until_leads(leader, 1_000));
+    world.run_for(6_000);
+    world.store.promote(2, &[nothing]);
+    world.link(leader, Link::Cut);
+    world.link(candidate, Link::Up);
+    must_take_over(&mut world, candidate);
+}
+
+#[test]
+fn rule_2_a_slow_answer_promises_nothing_for_the_time_it_took() {
+    let (mut world, leader, candidate) = leader_and_candidate(21);
+    world.link(leader, Link::Slow(2_900));
+    world.run_for(20_000);
+    assert!(world.leads(leader), "{}", world.transcript.join("\n"));
+    after_a_renewal(&mut world);
+    // The renewal that was just made is answered 2.9 s later; then the leader is cut off.
+    world.run_for(2_950);
+    world.link(leader, Link::Cut);
+    must_take_over(&mut world, candidate);
+}
+
+#[test]
 fn rule_10_a_released_lease_is_taken_at_the_next_poll() {
     let (mut world, leader, candidate) = leader_and_candidate(12);
     world.resign(leader);

@@ -41,6 +41,8 @@ pub(super) enum Link {
     Cut,
     /// Requests arrive, replies are lost.
     RepliesLost,
+    /// Requests arrive at once, their replies so many milliseconds later: in time, but barely.
+    Slow(u64),
     /// Requests arrive so many milliseconds late; the caller has given up by then.
     Late(u64),
 }
@@ -65,9 +67,23 @@ pub(super) struct Node {
 
 #[derive(Clone, Debug)]
 enum Event {
-    Wake { node: usize, serial: u64 },
-    Arrive { node: usize, call: Call, serial: u64, settings: Settings, answered: bool },
-    Answer { node: usize, serial: u64, answer: Answer },
+    Wake {
+        node: usize,
+        serial: u64,
+    },
+    /// `back`: how long the answer travels; `None` where it is lost.
+    Arrive {
+        node: usize,
+        call: Call,
+        serial: u64,
+        settings: Settings,
+        back: Option<u64>,
+    },
+    Answer {
+        node: usize,
+        serial: u64,
+        answer: Answer,
+    },
 }
 
 /// An answer on its way.
@@ -276,8 +292,8 @@ impl World {
         let node = *node;
         match event {
             // What is on its way does not care how its sender is.
-            Event::Arrive { call, serial, settings, answered, .. } => {
-                self.arrive(node, call, serial, &settings, answered);
+            Event::Arrive { call, serial, settings, back, .. } => {
+                self.arrive(node, call, serial, &settings, back);
             }
             _ if !self.nodes[node].alive => {}
             event if self.nodes[node].frozen => self.nodes[node].backlog.push(event),
@@ -296,7 +312,7 @@ impl World {
     }
 
     /// The store carries a request out, and answers if the answer gets through.
-    fn arrive(&mut self, node: usize, call: Call, serial: u64, settings: &Settings, answered: bool) {
+    fn arrive(&mut self, node: usize, call: Call, serial: u64, settings: &Settings, back: Option<u64>) {
         let timeout = Duration::from_secs(1);
         let holder = settings.identity.as_str();
         self.say(format!("store: {holder} {}", short(&call)));
@@ -317,9 +333,8 @@ impl World {
                 self.store.release(NAME, holder, *fence, timeout).map(|()| Answer::Released)
             }
         };
-        if let (true, Ok(answer)) = (answered, answer) {
-            let back = self.rng.u64(1..=3) * MS;
-            self.at(self.now + back, Event::Answer { node, serial, answer });
+        if let (Some(back), Ok(answer)) = (back, answer) {
+            self.at(self.now + back * MS, Event::Answer { node, serial, answer });
         }
     }
 
@@ -358,11 +373,13 @@ impl World {
         n.waits_for = Some(serial);
         let (link, settings) = (n.link, n.settings.clone());
         let out = self.rng.u64(1..=3) * MS;
-        let arrive = |answered| Event::Arrive { node, call: call.clone(), serial, settings, answered };
+        let back = self.rng.u64(1..=3);
+        let arrive = |back| Event::Arrive { node, call: call.clone(), serial, settings, back };
         match link {
-            Link::Up => self.at(self.now + out, arrive(true)),
-            Link::RepliesLost => self.at(self.now + out, arrive(false)),
-            Link::Late(ms) => self.at(self.now + ms * MS, arrive(false)),
+            Link::Up => self.at(self.now + out, arrive(Some(back))),
+            Link::Slow(ms) => self.at(self.now + out, arrive(Some(ms))),
+            Link::RepliesLost => self.at(self.now + out, arrive(None)),
+            Link::Late(ms) => self.at(self.now + ms * MS, arrive(None)),
             Link::Cut => {}
         }
         // The caller gives up after its operation timeout.
