@@ -28,6 +28,7 @@ pub(super) struct Lane {
 
 #[derive(Debug)]
 struct Chunk {
+    /// Earlier than its predecessor's where jitter has it so; it waits behind it all the same.
     due: Instant,
     bytes: Vec<u8>,
     written: usize,
@@ -106,8 +107,6 @@ impl Lane {
             Flow::Delay { by, jitter } => now + by + jitter.mul_f64(fastrand::f64()),
             _ => now,
         };
-        // Jitter must not overtake.
-        let due = self.queue.back().map_or(due, |last| due.max(last.due));
         let mut buffer = vec![0; 64 * 1024];
         match from.read(&mut buffer) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
