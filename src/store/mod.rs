@@ -8,6 +8,8 @@ use crate::lease::{Bid, Fence, Lease, Observation, Renewal};
 
 mod error;
 pub use error::StoreError;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 
 /// A database that can hold a lease.
 ///
