@@ -1,1 +1,38 @@
-//! Throw-away servers and a fault-injecting proxy.
+//! Throw-away servers, a fault-injecting proxy and the small tools that Tenure's tests stand on.
+//!
+//! Everything here is for Linux, listens on loopback only, keeps its files in one temporary directory per test
+//! process, and goes away with that process however it ends (see [`Postgres`] and the `scene` module). Where
+//! something does not work, these functions panic with a sentence that says what: it is test code.
+//!
+//! | what | for |
+//! | --- | --- |
+//! | [`Postgres`] | a PostgreSQL server of one's own, or [`Postgres::shared`] with a [`Database`] per test |
+//! | [`PgBouncer`] | a transaction pooler in front of it |
+//! | [`Proxy`] | delay, black hole, lost replies, held requests, resets, refusals, throttling; counts round trips |
+//! | [`MuteListener`], [`SynBlackHole`] | peers that accept and never answer, or never even accept |
+//! | [`ClockShim`] | stepping the clocks of a server or of a process while it runs |
+//! | [`Process`], [`await_until`], [`threads`], [`descriptors`], … | watching and tormenting processes |
+
+#![forbid(unsafe_code)]
+
+mod clock_shim;
+mod listeners;
+mod pgbouncer;
+mod port;
+mod postgres_server;
+mod process;
+mod proxy;
+mod scene;
+
+pub use clock_shim::ClockShim;
+pub use listeners::{MuteListener, SynBlackHole, mute_listener, syn_black_hole};
+pub use pgbouncer::{AdminRow, PgBouncer, PgBouncerBuilder};
+pub use port::free_port;
+pub use postgres_server::{Database, Postgres, PostgresBuilder};
+pub use process::{
+    Process, await_until, cont_process, descriptors, is_running, kill_process, stop_process, threads,
+};
+pub use proxy::{ConnectionId, Counters, Direction, Flow, Mode, Proxy};
+
+/// The driver, for assertions in tests.
+pub use postgres;
