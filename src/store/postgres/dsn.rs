@@ -220,6 +220,10 @@ fn without_tls_options(dsn: &str) -> Result<String, PostgresConfigError> {
         }
         Some(_) => return Err(PostgresConfigError::new("sslmode", "has an unknown value")),
     }
+    if options.iter().any(|option| option.key.is_empty()) {
+        // The driver would take it for the end of the string.
+        return Err(PostgresConfigError::new("dsn", "has a value without a keyword"));
+    }
     let mut rest = dsn.to_owned();
     for option in options.iter().rev() {
         let is_tls = TLS_OPTIONS.contains(&&*option.key);
