@@ -57,10 +57,10 @@ fn b07_an_acquire_that_waited_grants_the_whole_lease() {
 
 #[test]
 fn b07_an_acquire_whose_row_changed_while_it_waited_is_refused() {
-    let database = Postgres::shared().database();
-    let store = store(&database);
-    let bid = Bid::new("j", "new", SHORT).over(Some(create(&store, "j", "old").version()));
     for write in ["UPDATE leader_election SET holder = holder", "DELETE FROM leader_election"] {
+        let database = Postgres::shared().database();
+        let store = store(&database);
+        let bid = Bid::new("j", "new", SHORT).over(Some(create(&store, "j", "old").version()));
         let lost = behind(&database, write, "COMMIT", || store.acquire(&bid, OP)).unwrap();
         assert_eq!(lost, None, "{write}");
     }
