@@ -81,6 +81,8 @@ fn deadlocks_and_serialization_failures_are_repeated() {
 
 #[test]
 fn rule_15_a_server_that_hides_its_timeline_is_used_without() {
+    // The warning goes to a sink that never returns; that must not cost a call.
+    crate::log_sink::install();
     let server = Postgres::start_new();
     let database = server.database();
     store(&database);
@@ -97,6 +99,8 @@ fn rule_15_a_server_that_hides_its_timeline_is_used_without() {
     assert_eq!(store.acquire(&bid.clone().timeline(Some(1)), OP).unwrap(), None, "can't be vouched for");
     let taken = store.acquire(&bid, OP).unwrap().unwrap();
     assert_eq!(taken.fence().get(), 2);
+    let warnings = || crate::log_sink::kept().matches("does not show its timeline").count();
+    tenure_testground::await_until(OP, "the warning", || warnings() == 1);
     // A right that is missing on the table is not mistaken for it.
     let other = PostgresStore::connect(&database.dsn()).unwrap();
     database.execute("ALTER TABLE leader_election RENAME holder TO owner");

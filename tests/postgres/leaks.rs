@@ -187,3 +187,36 @@ fn child_resolves() {
     assert!(resolver.recv(&mut query).is_ok(), "the resolver was asked");
     say(&format!("resolver: 50 time-outs, slowest {slowest:?}, {before:?}"));
 }
+
+#[test]
+fn a_process_without_descriptors_gets_an_error_and_recovers() {
+    let database = Postgres::shared().database();
+    store(&database);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 60 && exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "leaks::child_runs_out", "--ignored", "--nocapture"]).env(DSN, database.dsn());
+    let mut child = Process::spawn(command);
+    await_word(&mut child, "done");
+    assert!(child.wait(LIMIT).success());
+}
+
+#[test]
+#[ignore = "runs as a child of another test"]
+fn child_runs_out() {
+    let Ok(dsn) = std::env::var(DSN) else { return };
+    let store = PostgresStore::connect(&dsn).unwrap();
+    for spare in 0..8 {
+        // So many descriptors are left for a connection that takes a handful.
+        let mut hoard: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+        hoard.truncate(hoard.len() - spare);
+        let fresh = PostgresStore::connect(&dsn).unwrap();
+        if let Err(error) = fresh.observe("n", Duration::from_secs(1)) {
+            assert!(error.is_retryable(), "{spare}: {error}");
+            assert!(!error.to_string().contains("panicked"), "{spare}: {error}");
+        }
+        drop(hoard);
+        store.observe("n", OP).unwrap();
+        fresh.observe("n", OP).unwrap_or_else(|error| panic!("{spare}: {error}"));
+    }
+    say("done");
+}

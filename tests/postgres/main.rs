@@ -8,6 +8,7 @@ mod connecting;
 mod durability;
 mod errors;
 mod leaks;
+mod log_sink;
 mod operations;
 mod pooler;
 mod table;

@@ -116,7 +116,8 @@ impl Engine {
                 Ok(rows) => return self.accept(call, rows, with_timeline, session),
                 Err(error) => error,
             };
-            if error::is_repeatable(&error) {
+            let late = call.kind == Kind::Create && error::is_late_creation(&error);
+            if late || error::is_repeatable(&error) {
                 continue;
             }
             if error::is_connection_loss(&error) && session.is_reused() && !fresh {

@@ -30,10 +30,14 @@ fn is_fatal(sqlstate: &str) -> bool {
     }
 }
 
-/// The transaction was rolled back so that another one could go on, or (division by zero, only in the statement
-/// that creates) so that no lease is granted late: the same statement may succeed at once.
+/// The transaction was rolled back so that another one could go on: the same statement may succeed at once.
 pub(super) fn is_repeatable(error: &Error) -> bool {
-    matches!(sqlstate(error), Some("40001" | "40P01" | "22012"))
+    matches!(sqlstate(error), Some("40001" | "40P01"))
+}
+
+/// The creating statement's own refusal to grant a lease late; it divides by zero.
+pub(super) fn is_late_creation(error: &Error) -> bool {
+    sqlstate(error) == Some("22012")
 }
 
 /// What a server answers that hides its timeline: no such function, no right, not supported.
