@@ -1,6 +1,7 @@
 //! Leader election for blocking programs that share nothing but a database.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod callbacks;
 mod config;
@@ -25,6 +26,8 @@ pub use guard::{LeaderGuard, Lost, PublishError, Term};
 pub use identity::{Identity, IdentityError};
 pub use lease::{Bid, Fence, InvalidFence, Lease, LeaseTimes, Observation, Renewal, Timestamp, Version};
 pub use status::{Role, Status};
+#[cfg(feature = "postgres")]
+pub use store::postgres::{PostgresBuilder, PostgresConfigError, PostgresStore};
 pub use store::{MemoryStore, Store, StoreError};
 #[cfg(any(test, feature = "testing"))]
 pub use store::{RowHold, RowSnapshot, acceptance};

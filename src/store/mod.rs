@@ -10,6 +10,8 @@ use crate::lease::{Bid, Fence, Lease, Observation, Renewal};
 pub mod acceptance;
 mod error;
 mod memory;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 pub use error::StoreError;
 pub use memory::MemoryStore;
 #[cfg(any(test, feature = "testing"))]

@@ -1,0 +1,193 @@
+//! Settings of the store, checked before anything is sent.
+
+use std::error::Error;
+use std::fmt;
+
+use super::PostgresStore;
+use super::connect::Opener;
+use super::dsn::Dsn;
+use super::engine::Engine;
+use super::pool::OwnPool;
+use super::session::Source;
+use super::table::{DEFAULT_SCHEMA, DEFAULT_TABLE, Table};
+use super::worker::Workers;
+use crate::store::StoreError;
+
+pub(super) const DEFAULT_POOL_SIZE: u32 = 2;
+const MAX_POOL_SIZE: u32 = 64;
+const DEFAULT_APPLICATION_NAME: &str = "tenure";
+
+/// A setting of the store that can't be used, found before anything was sent. Never shows a password.
+///
+/// ```
+/// use tenure::PostgresStore;
+///
+/// let error = PostgresStore::builder("host=db").table("").build().unwrap_err();
+/// assert_eq!(error.field(), "table");
+/// assert_eq!(error.to_string(), "table is empty");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresConfigError {
+    field: &'static str,
+    complaint: String,
+}
+
+impl PostgresConfigError {
+    pub(super) fn new(field: &'static str, complaint: impl Into<String>) -> PostgresConfigError {
+        PostgresConfigError { field, complaint: complaint.into() }
+    }
+
+    /// The setting: one of the builder's, an option of the connection string, or `dsn` for all of that.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        self.field
+    }
+}
+
+impl fmt::Display for PostgresConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.field, self.complaint)
+    }
+}
+
+impl Error for PostgresConfigError {}
+
+/// For functions that return the store's error for both: fatal.
+impl From<PostgresConfigError> for StoreError {
+    fn from(error: PostgresConfigError) -> StoreError {
+        StoreError::fatal(error.to_string()).with_source(error)
+    }
+}
+
+/// Where the connections come from.
+pub(super) enum Origin {
+    Dsn(String),
+    Pool(Box<dyn Source>),
+}
+
+/// Settings for a [`PostgresStore`], made by [`PostgresStore::builder`] or [`PostgresStore::pool_builder`].
+///
+/// ```
+/// use tenure::PostgresStore;
+///
+/// let store = PostgresStore::builder("postgres://app:secret@db1,db2/app?target_session_attrs=read-write")
+///     .schema("ops")
+///     .table("leases")
+///     .pool_size(4)
+///     .application_name("billing")
+///     .build()?;
+/// assert!(!format!("{store:?}").contains("secret"));
+/// # Ok::<(), tenure::PostgresConfigError>(())
+/// ```
+#[must_use = "does nothing until built"]
+pub struct PostgresBuilder {
+    origin: Origin,
+    schema: String,
+    table: String,
+    pool_size: u32,
+    application_name: Option<String>,
+}
+
+impl PostgresBuilder {
+    pub(super) fn new(origin: Origin, pool_size: u32) -> PostgresBuilder {
+        PostgresBuilder {
+            origin,
+            schema: DEFAULT_SCHEMA.to_owned(),
+            table: DEFAULT_TABLE.to_owned(),
+            pool_size,
+            application_name: None,
+        }
+    }
+
+    /// The table's schema; `public` by default, whatever `search_path` says. 1 to 63 bytes, no NUL; case and
+    /// special characters are kept. It has to exist.
+    pub fn schema(mut self, schema: impl Into<String>) -> PostgresBuilder {
+        self.schema = schema.into();
+        self
+    }
+
+    /// The table; `leader_election` by default. 1 to 63 bytes, no NUL; case and special characters are kept.
+    pub fn table(mut self, table: impl Into<String>) -> PostgresBuilder {
+        self.table = table.into();
+        self
+    }
+
+    /// How many calls can be made at the same time: so many connections at the most, and as many threads, opened
+    /// and started when they are needed. 1 to 64, by default 2, which serves a few dozen electors.
+    pub fn pool_size(mut self, connections: u32) -> PostgresBuilder {
+        self.pool_size = connections;
+        self
+    }
+
+    /// What the server shows in `pg_stat_activity`; before that of the connection string, and `tenure` where
+    /// neither says anything. Without effect on connections of the application's own pool.
+    pub fn application_name(mut self, name: impl Into<String>) -> PostgresBuilder {
+        self.application_name = Some(name.into());
+        self
+    }
+
+    /// Checks the settings and makes the store. Sends nothing, resolves nothing, starts no thread.
+    ///
+    /// # Errors
+    /// A setting that can't be used, by name.
+    pub fn build(self) -> Result<PostgresStore, PostgresConfigError> {
+        let table = Table::new(&self.schema, &self.table)?;
+        if !(1..=MAX_POOL_SIZE).contains(&self.pool_size) {
+            let complaint = format!("is {}, not 1 to {MAX_POOL_SIZE}", self.pool_size);
+            return Err(PostgresConfigError::new("pool_size", complaint));
+        }
+        if self.application_name.as_ref().is_some_and(|name| name.contains('\0')) {
+            return Err(PostgresConfigError::new("application_name", "contains a NUL byte"));
+        }
+        let source = match self.origin {
+            Origin::Pool(source) => source,
+            Origin::Dsn(dsn) => {
+                let mut dsn = Dsn::parse(&dsn, std::env::var_os("PGPASSWORD"))?;
+                let name = self.application_name.as_deref().or(dsn.base.get_application_name());
+                let name = name.unwrap_or(DEFAULT_APPLICATION_NAME).to_owned();
+                dsn.base.application_name(&name);
+                Box::new(OwnPool::new(Opener::new(dsn), self.pool_size))
+            }
+        };
+        let size = usize::try_from(self.pool_size).unwrap_or(1);
+        Ok(PostgresStore::new(Workers::new(Engine::new(source, table), size)))
+    }
+}
+
+/// Without the connection string, which may contain a password.
+impl fmt::Debug for PostgresBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresBuilder")
+            .field("schema", &self.schema)
+            .field("table", &self.table)
+            .field("pool_size", &self.pool_size)
+            .field("application_name", &self.application_name)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_checked_by_name_before_anything_is_sent() {
+        let builder = || PostgresStore::builder("postgres://u:S3cr3t@h/d");
+        for (builder, field) in [
+            (builder().pool_size(0), "pool_size"),
+            (builder().pool_size(65), "pool_size"),
+            (builder().schema("x".repeat(64)), "schema"),
+            (builder().table("a\0b"), "table"),
+            (builder().application_name("a\0b"), "application_name"),
+            (PostgresStore::builder("postgres://u:S3cr3t@/d"), "host"),
+        ] {
+            assert!(!format!("{builder:?}").contains("S3cr3t"));
+            let error = builder.build().unwrap_err();
+            assert_eq!(error.field(), field);
+            assert!(StoreError::from(error).is_fatal());
+        }
+        let store = builder().build().unwrap();
+        assert!(!format!("{store:?}").contains("S3cr3t"), "{store:?}");
+        assert!(format!("{store:?}").contains("h:5432"), "{store:?}");
+    }
+}

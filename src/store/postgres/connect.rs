@@ -1,0 +1,217 @@
+//! Opening a connection within a deadline: name look-up, connecting, log-in, and one server after another.
+//!
+//! The servers of the connection string, and the addresses of each, are tried one by one, and none may use up
+//! more than its share of the time that is left: a dead or mute one does not hide those behind it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use r2d2::ManageConnection;
+use r2d2_postgres::PostgresConnectionManager;
+
+use super::connection::{Deadline, DeadlineConnector};
+use super::dsn::{Dsn, Host, Server};
+use super::error;
+use super::pool::Connection;
+use super::resolver::Resolver;
+use crate::store::StoreError;
+
+pub(super) struct Opener {
+    dsn: Dsn,
+    resolver: Resolver,
+    /// The server to begin with: the last good one, or the one after a bad one.
+    first: AtomicUsize,
+}
+
+impl Opener {
+    pub(super) fn new(dsn: Dsn) -> Opener {
+        let first = if dsn.shuffled { RandomState::new().hash_one(0) as usize } else { 0 };
+        let first = AtomicUsize::new(first % dsn.servers.len());
+        Opener { dsn, resolver: Resolver::system(), first }
+    }
+
+    /// The servers, for messages.
+    pub(super) fn describe(&self) -> String {
+        self.dsn.servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    /// Begin with another server than this one next time.
+    pub(super) fn avoid(&self, server: usize) {
+        self.first.store((server + 1) % self.dsn.servers.len(), Ordering::Relaxed);
+    }
+
+    /// A new connection to the first server that lets us in.
+    pub(super) fn open(&self, until: Instant) -> Result<Connection, StoreError> {
+        check_resources()?;
+        let count = self.dsn.servers.len();
+        let first = self.first.load(Ordering::Relaxed);
+        let mut errors = Vec::new();
+        for i in 0..count {
+            let index = (first + i) % count;
+            match self.open_server(index, share(until, count - i)) {
+                Ok(connection) => {
+                    self.first.store(index, Ordering::Relaxed);
+                    return Ok(connection);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        Err(all_failed(errors))
+    }
+
+    fn open_server(&self, index: usize, until: Instant) -> Result<Connection, StoreError> {
+        let server = &self.dsn.servers[index];
+        let until = match self.dsn.connect_timeout {
+            Some(timeout) => until.min(Instant::now() + timeout),
+            None => until,
+        };
+        if let Some(socket) = server.unix_socket() {
+            return self.open_unix(index, socket, until);
+        }
+        let addresses = self.addresses(server, until)?;
+        let mut last: Option<StoreError> = None;
+        for (i, address) in addresses.iter().enumerate() {
+            let until = share(until, addresses.len() - i);
+            match self.log_in(index, (*address, server.port), None, until) {
+                Ok(connection) => return Ok(connection),
+                // What a server said tells more than that nobody listens on the next address.
+                Err(error) if error.sqlstate().is_none() && last.as_ref().is_some_and(has_sqlstate) => {}
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(error::timeout))
+    }
+
+    fn addresses(&self, server: &Server, until: Instant) -> Result<Vec<IpAddr>, StoreError> {
+        match &server.host {
+            Host::Name(name) => self.resolver.resolve(name, until).map_err(|error| {
+                let message = format!("can't look up {server}: {error}");
+                let timed_out = error.kind() == std::io::ErrorKind::TimedOut;
+                let new = if timed_out { StoreError::timeout } else { StoreError::retryable };
+                new(message).with_source(error)
+            }),
+            Host::Address(address, _) => Ok(vec![*address]),
+            Host::Unix(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// The driver lets nobody put a stream under a Unix-domain connection. So it is given a TCP connection to a
+    /// listener that exists only for this moment; our connector drops that one and connects to the socket.
+    fn open_unix(&self, index: usize, socket: PathBuf, until: Instant) -> Result<Connection, StoreError> {
+        let stand_in = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| {
+            let address = listener.local_addr()?;
+            Ok((listener, (address.ip(), address.port())))
+        });
+        let (_listener, address) = stand_in.map_err(|error| {
+            StoreError::retryable(
+                "can't listen on the loopback interface, which a Unix-domain socket needs here",
+            )
+            .with_source(error)
+        })?;
+        self.log_in(index, address, Some(socket), until)
+    }
+
+    fn log_in(
+        &self,
+        index: usize,
+        (address, port): (IpAddr, u16),
+        unix_socket: Option<PathBuf>,
+        until: Instant,
+    ) -> Result<Connection, StoreError> {
+        let server = &self.dsn.servers[index];
+        let mut config = self.dsn.base.clone();
+        let name = match &server.host {
+            Host::Name(name) | Host::Address(_, name) => name.clone(),
+            Host::Unix(_) => address.to_string(),
+        };
+        config.host(&name).hostaddr(address).port(port);
+        config.connect_timeout(until.saturating_duration_since(Instant::now()));
+        let deadline = Deadline::default();
+        deadline.arm(until);
+        let connector = DeadlineConnector::new(deadline.clone(), unix_socket);
+        let result = PostgresConnectionManager::new(config, connector).connect();
+        deadline.disarm();
+        match result {
+            Ok(client) => Ok(Connection::new(client, deadline, index)),
+            Err(error) => {
+                let has_password = self.dsn.base.get_password().is_some();
+                Err(error::of_connect(error, &server.to_string(), has_password))
+            }
+        }
+    }
+}
+
+/// The driver panics where it can't create its runtime, for want of descriptors; see first whether one can be
+/// created.
+fn check_resources() -> Result<(), StoreError> {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            Err(StoreError::retryable("can't open a connection: the process has run out of resources")
+                .with_source(error))
+        }
+    }
+}
+
+/// When the first of `candidates` has had its share of the time that is left.
+fn share(until: Instant, candidates: usize) -> Instant {
+    let now = Instant::now();
+    let left = until.saturating_duration_since(now);
+    now + left / u32::try_from(candidates).unwrap_or(u32::MAX).max(1)
+}
+
+fn has_sqlstate(error: &StoreError) -> bool {
+    error.sqlstate().is_some()
+}
+
+/// One error for several servers: fatal only where it is for each of them, since the others may come back.
+fn all_failed(mut errors: Vec<StoreError>) -> StoreError {
+    let Some(last) = errors.pop() else { return error::timeout() };
+    if errors.is_empty() {
+        return last;
+    }
+    errors.push(last.clone());
+    let message = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let new = if errors.iter().all(StoreError::is_fatal) {
+        StoreError::fatal
+    } else if errors.iter().all(StoreError::is_timeout) {
+        StoreError::timeout
+    } else {
+        StoreError::retryable
+    };
+    let sqlstate = errors.iter().rev().find_map(|error| error.sqlstate().map(str::to_owned));
+    let error = new(message).with_source(last);
+    match sqlstate {
+        Some(code) => error.with_sqlstate(code),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn an_error_is_fatal_only_if_every_server_says_so() {
+        let fatal = || StoreError::fatal("wrong password").with_sqlstate("28P01");
+        let down = || StoreError::retryable("refused");
+        assert!(all_failed(vec![fatal()]).is_fatal());
+        assert!(all_failed(vec![fatal(), fatal()]).is_fatal());
+        let mixed = all_failed(vec![fatal(), down()]);
+        assert!(mixed.is_retryable());
+        assert_eq!(mixed.sqlstate(), Some("28P01"));
+        assert!(mixed.to_string().contains("wrong password") && mixed.to_string().contains("refused"));
+        assert!(all_failed(vec![error::timeout(), error::timeout()]).is_timeout());
+    }
+
+    #[test]
+    fn time_is_shared_out() {
+        let until = Instant::now() + Duration::from_secs(9);
+        let third = share(until, 3).saturating_duration_since(Instant::now());
+        assert!(third <= Duration::from_secs(3) && third > Duration::from_secs(2), "{third:?}");
+    }
+}

@@ -1,0 +1,347 @@
+//! The connection string: parsed at construction, with an answer to everything that can be answered then.
+//!
+//! No message repeats any part of the string that could belong to the password.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use postgres::Config;
+use postgres::config::{ChannelBinding, LoadBalanceHosts, SslMode, SslNegotiation};
+
+use super::builder::PostgresConfigError;
+
+/// libpq's options that only make sense with TLS.
+const TLS_OPTIONS: [&str; 13] = [
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "sslpassword",
+    "sslcrl",
+    "sslcrldir",
+    "sslsni",
+    "sslcertmode",
+    "ssl_min_protocol_version",
+    "ssl_max_protocol_version",
+    "sslcompression",
+    "requiressl",
+    "sslnegotiation",
+];
+
+/// One server of the connection string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Server {
+    pub(super) host: Host,
+    pub(super) port: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Host {
+    Name(String),
+    /// An address, and what to call it.
+    Address(IpAddr, String),
+    /// The directory of the socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Name(name) | Host::Address(_, name) if name.contains(':') => {
+                write!(f, "[{name}]:{}", self.port)
+            }
+            Host::Name(name) | Host::Address(_, name) => write!(f, "{name}:{}", self.port),
+            Host::Unix(_) => write!(f, "{}", self.unix_socket().unwrap_or_default().display()),
+        }
+    }
+}
+
+impl Server {
+    /// Where the server listens, if that is a socket in the file system.
+    pub(super) fn unix_socket(&self) -> Option<PathBuf> {
+        match &self.host {
+            Host::Unix(directory) => Some(directory.join(format!(".s.PGSQL.{}", self.port))),
+            _ => None,
+        }
+    }
+}
+
+/// A connection string, understood. Not `Debug`: it holds the password.
+pub(super) struct Dsn {
+    /// Never empty.
+    pub(super) servers: Vec<Server>,
+    /// Everything but the servers.
+    pub(super) base: Config,
+    pub(super) connect_timeout: Option<Duration>,
+    /// Try the servers in a random order.
+    pub(super) shuffled: bool,
+}
+
+impl Dsn {
+    /// `env_password` is the value of `PGPASSWORD`, used where the string has no password.
+    pub(super) fn parse(dsn: &str, env_password: Option<OsString>) -> Result<Dsn, PostgresConfigError> {
+        check_userinfo(dsn)?;
+        let plain = without_tls_options(dsn)?;
+        let config: Config = plain.parse().map_err(|error| invalid(&error))?;
+        if config.get_channel_binding() == ChannelBinding::Require {
+            return Err(wants_tls("channel_binding=require"));
+        }
+        let servers = servers(&config)?;
+        let mut base = copy_without_servers(&config);
+        if let (None, Some(password)) = (config.get_password(), env_password) {
+            base.password(password.as_encoded_bytes());
+        }
+        for (field, text) in [
+            ("user", config.get_user()),
+            ("dbname", config.get_dbname()),
+            ("options", config.get_options()),
+            ("application_name", config.get_application_name()),
+        ] {
+            if text.is_some_and(|text| text.contains('\0')) {
+                return Err(PostgresConfigError::new(field, "contains a NUL byte"));
+            }
+        }
+        Ok(Dsn {
+            servers,
+            base,
+            connect_timeout: config.get_connect_timeout().copied(),
+            shuffled: config.get_load_balance_hosts() == LoadBalanceHosts::Random,
+        })
+    }
+}
+
+/// The driver's setters only add hosts, and it sees one at a time.
+fn copy_without_servers(config: &Config) -> Config {
+    let mut base = Config::new();
+    // Our connector is asked for in the guise of TLS; see `connection`.
+    base.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
+    // The driver's own callback logs on the calling thread.
+    base.notice_callback(|_| {});
+    if let Some(user) = config.get_user() {
+        base.user(user);
+    }
+    if let Some(password) = config.get_password() {
+        base.password(password);
+    }
+    if let Some(dbname) = config.get_dbname() {
+        base.dbname(dbname);
+    }
+    if let Some(options) = config.get_options() {
+        base.options(options);
+    }
+    if let Some(name) = config.get_application_name() {
+        base.application_name(name);
+    }
+    if let Some(timeout) = config.get_tcp_user_timeout() {
+        base.tcp_user_timeout(*timeout);
+    }
+    base.keepalives(config.get_keepalives()).keepalives_idle(config.get_keepalives_idle());
+    if let Some(interval) = config.get_keepalives_interval() {
+        base.keepalives_interval(interval);
+    }
+    if let Some(retries) = config.get_keepalives_retries() {
+        base.keepalives_retries(retries);
+    }
+    base.target_session_attrs(config.get_target_session_attrs());
+    base
+}
+
+fn servers(config: &Config) -> Result<Vec<Server>, PostgresConfigError> {
+    use postgres::config::Host as Named;
+    let (names, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+    let count = names.len().max(addresses.len());
+    if count == 0 {
+        return Err(PostgresConfigError::new("host", "is missing from the connection string"));
+    }
+    if !names.is_empty() && !addresses.is_empty() && names.len() != addresses.len() {
+        let complaint = format!("names {} addresses for {} hosts", addresses.len(), names.len());
+        return Err(PostgresConfigError::new("hostaddr", complaint));
+    }
+    if ports.len() > 1 && ports.len() != count {
+        let complaint = format!("names {} ports for {count} hosts", ports.len());
+        return Err(PostgresConfigError::new("port", complaint));
+    }
+    let server = |i: usize| {
+        let host = match (addresses.get(i), names.get(i)) {
+            (Some(address), Some(Named::Tcp(name))) => Host::Address(*address, checked(name)?),
+            (Some(address), _) => Host::Address(*address, address.to_string()),
+            (None, Some(Named::Unix(directory))) => Host::Unix(directory.clone()),
+            (None, Some(Named::Tcp(name))) => Host::Name(checked(name)?),
+            (None, None) => return Err(PostgresConfigError::new("host", "is missing")),
+        };
+        let port = ports.get(i).or_else(|| ports.first()).copied().unwrap_or(5432);
+        Ok(Server { host, port })
+    };
+    (0..count).map(server).collect()
+}
+
+/// A stray piece of a password that was not percent-encoded must not become a host that messages name.
+fn checked(name: &str) -> Result<String, PostgresConfigError> {
+    let fits = |c: char| c.is_alphanumeric() || ".-_:%".contains(c);
+    if name.is_empty() {
+        Err(PostgresConfigError::new("host", "is empty"))
+    } else if name.chars().all(fits) {
+        Ok(name.to_owned())
+    } else {
+        let complaint = "contains a character that no host name has; in a URL, special characters of the \
+                         password must be percent-encoded";
+        Err(PostgresConfigError::new("host", complaint))
+    }
+}
+
+/// The driver takes everything up to the first `@` for user and password.
+fn check_userinfo(dsn: &str) -> Result<(), PostgresConfigError> {
+    let userinfo = url_rest(dsn).and_then(|rest| rest.split_once('@')).map(|(userinfo, _)| userinfo);
+    match userinfo {
+        Some(userinfo) if userinfo.contains(['/', '?']) => Err(PostgresConfigError::new(
+            "dsn",
+            "has an '@' behind a '/' or a '?'; in a URL such characters must be percent-encoded in names, \
+             passwords and values",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn url_rest(dsn: &str) -> Option<&str> {
+    dsn.strip_prefix("postgres://").or_else(|| dsn.strip_prefix("postgresql://"))
+}
+
+/// Refuses what asks for TLS, and takes out the rest of what concerns it: the driver knows only part of it.
+fn without_tls_options(dsn: &str) -> Result<String, PostgresConfigError> {
+    let options = if url_rest(dsn).is_some() { url_options(dsn) } else { keyword_options(dsn) };
+    let mode = options.iter().rev().find(|option| option.key == "sslmode").map(|option| &*option.value);
+    match mode {
+        None | Some("disable" | "allow" | "prefer") => {}
+        Some(mode @ ("require" | "verify-ca" | "verify-full")) => {
+            return Err(wants_tls(&format!("sslmode={mode}")));
+        }
+        Some(_) => return Err(PostgresConfigError::new("sslmode", "has an unknown value")),
+    }
+    if options.iter().any(|option| option.key.is_empty()) {
+        // The driver would take it for the end of the string.
+        return Err(PostgresConfigError::new("dsn", "has a value without a keyword"));
+    }
+    let mut rest = dsn.to_owned();
+    for option in options.iter().rev() {
+        let is_tls = TLS_OPTIONS.contains(&&*option.key);
+        let harmless =
+            mode == Some("disable") || (option.key == "sslnegotiation" && option.value == "postgres");
+        if is_tls && !harmless {
+            return Err(wants_tls(&option.key));
+        }
+        if is_tls || option.key == "sslmode" {
+            rest.replace_range(option.place.clone(), "");
+        }
+    }
+    Ok(rest)
+}
+
+fn wants_tls(what: &str) -> PostgresConfigError {
+    let complaint = format!(
+        "asks for TLS ({what}), which needs the crate's `tls` feature; without it only plain connections are \
+         possible (sslmode=disable or prefer)"
+    );
+    PostgresConfigError::new("dsn", complaint)
+}
+
+/// The driver's complaint; it names options, and sometimes a character of what it could not read.
+fn invalid(error: &postgres::Error) -> PostgresConfigError {
+    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    match cause.strip_prefix("invalid value for option ") {
+        Some(option) => {
+            PostgresConfigError::new("dsn", format!("has an invalid value for the option {option}"))
+        }
+        None => {
+            let complaint = "is neither a URL (postgres://user:password@host/database) nor a list of \
+                             keyword=value pairs that the driver knows";
+            PostgresConfigError::new("dsn", complaint)
+        }
+    }
+}
+
+/// An option of the string and its place there, separator included.
+struct OptionPlace {
+    key: String,
+    value: String,
+    place: Range<usize>,
+}
+
+fn url_options(dsn: &str) -> Vec<OptionPlace> {
+    let Some(query) = dsn.find('?') else { return Vec::new() };
+    let mut start = query + 1;
+    let mut options = Vec::new();
+    for pair in dsn[start..].split('&') {
+        let end = (start + pair.len() + 1).min(dsn.len());
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        options.push(OptionPlace {
+            key: percent_decoded(key),
+            value: percent_decoded(value),
+            place: start..end,
+        });
+        start = end;
+    }
+    options
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let code = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match code.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Stops at the first thing that it can't read; the driver will complain about that.
+fn keyword_options(dsn: &str) -> Vec<OptionPlace> {
+    let mut options = Vec::new();
+    let mut at = skip_spaces(dsn, 0);
+    while let Some(equals) = dsn[at..].find('=').map(|offset| at + offset) {
+        let key = dsn[at..equals].trim_end();
+        let (value, end) = keyword_value(dsn, skip_spaces(dsn, equals + 1));
+        options.push(OptionPlace { key: key.to_owned(), value, place: at..end });
+        at = skip_spaces(dsn, end);
+    }
+    options
+}
+
+fn skip_spaces(dsn: &str, at: usize) -> usize {
+    dsn.len() - dsn[at..].trim_start().len()
+}
+
+/// The value that starts at `at`, in quotes or up to a space, and where it ends.
+fn keyword_value(dsn: &str, at: usize) -> (String, usize) {
+    let quoted = dsn[at..].starts_with('\'');
+    let mut value = String::new();
+    let mut escaped = false;
+    for (offset, c) in dsn[at..].char_indices().skip(usize::from(quoted)) {
+        match c {
+            _ if escaped => {
+                value.push(c);
+                escaped = false;
+            }
+            '\\' => escaped = true,
+            '\'' if quoted => return (value, at + offset + 1),
+            c if c.is_whitespace() && !quoted => return (value, at + offset),
+            c => value.push(c),
+        }
+    }
+    (value, dsn.len())
+}
+
+#[cfg(test)]
+#[path = "dsn_tests.rs"]
+mod tests;

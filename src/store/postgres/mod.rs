@@ -1,0 +1,259 @@
+//! The lease in a PostgreSQL table.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postgres::Socket;
+use postgres::tls::{MakeTlsConnect, TlsConnect};
+use postgres::types::Type;
+use r2d2_postgres::PostgresConnectionManager;
+
+use super::{Store, StoreError};
+use crate::lease::{Bid, Fence, Lease, Observation, Renewal};
+
+mod borrowed;
+mod builder;
+mod connect;
+mod connection;
+mod dsn;
+mod engine;
+mod error;
+mod pool;
+mod resolver;
+mod row;
+mod schema;
+mod session;
+mod sql;
+mod table;
+mod worker;
+
+pub use builder::{PostgresBuilder, PostgresConfigError};
+
+use engine::{Call, Engine, Kind, Parameter};
+use row::Micros;
+use worker::Workers;
+
+/// The time that [`PostgresStore::ensure_schema`] may take.
+const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Elections in a table of a PostgreSQL database, directly or through a pooler such as PgBouncer.
+///
+/// Every operation is one statement and one round trip, and leaves nothing behind in the session: no `SET`, no
+/// prepared statement, no advisory lock. It therefore works through transaction pooling.
+///
+/// # Bounds
+///
+/// Every call returns within its timeout and about a tenth of a second, whatever the network, the server or the
+/// resolver do. A connection on which a call ran out of time is closed. The driver runs on the store's own threads
+/// (`tenure-pg-0` and so on, as many as the pool has connections, started when they are first needed), so that
+/// calls may be made on any thread; inside an async runtime they block it, as every blocking call does.
+///
+/// Clones share connections and threads, which end with the last clone. Dropping it does not wait for them.
+///
+/// # Where the table is
+///
+/// In the schema `public` unless [`PostgresBuilder::schema`] names another one. The server's `search_path` is not
+/// consulted: through a transaction pooler it may be whatever another client has left there.
+///
+/// # Fail-over
+///
+/// Fences follow the server's timeline, which every promotion raises, so that they go on rising above those that
+/// a fail-over lost. Servers that hide it are noticed, with one warning in the log; see
+/// [`timeline_available`](PostgresStore::timeline_available). A server found to be read-only or a standby is an
+/// error that waiting can mend, and the next connection begins with another server of the connection string.
+#[derive(Clone)]
+pub struct PostgresStore(Arc<Workers<Engine>>);
+
+impl PostgresStore {
+    fn new(workers: Workers<Engine>) -> PostgresStore {
+        PostgresStore(Arc::new(workers))
+    }
+
+    /// A store with a small pool of its own (two connections), for the table `public.leader_election`.
+    ///
+    /// `dsn` is a URL or a list of `keyword=value` pairs, as for `psql`; several hosts are tried in turn, each
+    /// with its share of the time (`target_session_attrs=read-write` passes read-only ones over at once). Hosts
+    /// may be directories of Unix-domain sockets; each connection to one listens for a moment on a free port of
+    /// the loopback interface. Without a password in it, that of the environment variable `PGPASSWORD` is used.
+    /// A string that asks for TLS is refused in a build without it.
+    ///
+    /// Sends nothing: the first call connects.
+    ///
+    /// ```no_run
+    /// use tenure::PostgresStore;
+    ///
+    /// let store = PostgresStore::connect("postgres://app@db/app")?;
+    /// store.ensure_schema()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The string can't be used; the error says which part of it, and never shows the password.
+    pub fn connect(dsn: &str) -> Result<PostgresStore, PostgresConfigError> {
+        PostgresStore::builder(dsn).build()
+    }
+
+    /// The settings of a store with a pool of its own; `dsn` as for [`connect`](PostgresStore::connect).
+    pub fn builder(dsn: &str) -> PostgresBuilder {
+        PostgresBuilder::new(builder::Origin::Dsn(dsn.to_owned()), builder::DEFAULT_POOL_SIZE)
+    }
+
+    /// A store that takes its connections from a pool that the application already has.
+    ///
+    /// Callers are back in time here too, but what they leave behind is not bounded: such a connection has no
+    /// deadline, so a call that hangs in it keeps the pool's connection, and one of the store's (at most two)
+    /// threads, until the server answers or the system gives the connection up; while all of them hang, calls
+    /// return with a time-out. Nor can the store take a connection out of that pool that has become read-only,
+    /// or keep the pool's own test of connections (on by default) from costing a second round trip. Where that
+    /// matters, use [`connect`](PostgresStore::connect).
+    ///
+    /// ```no_run
+    /// use r2d2_postgres::{PostgresConnectionManager, postgres::NoTls, r2d2};
+    /// use tenure::PostgresStore;
+    ///
+    /// let manager = PostgresConnectionManager::new("host=db user=app".parse()?, NoTls);
+    /// let pool = r2d2::Pool::builder().max_size(10).build(manager)?;
+    /// let store = PostgresStore::from_pool(pool.clone());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn from_pool<T>(pool: r2d2::Pool<PostgresConnectionManager<T>>) -> PostgresStore
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::TlsConnect: Send,
+        T::Stream: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        let engine = Engine::new(Box::new(borrowed::BorrowedPool(pool)), table::Table::default());
+        PostgresStore::new(Workers::new(engine, builder::DEFAULT_POOL_SIZE as usize))
+    }
+
+    /// The settings of a store on the application's pool; see [`from_pool`](PostgresStore::from_pool).
+    pub fn pool_builder<T>(pool: r2d2::Pool<PostgresConnectionManager<T>>) -> PostgresBuilder
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::TlsConnect: Send,
+        T::Stream: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        let origin = builder::Origin::Pool(Box::new(borrowed::BorrowedPool(pool)));
+        PostgresBuilder::new(origin, builder::DEFAULT_POOL_SIZE)
+    }
+
+    /// The DDL of the table, for migration tools: idempotent, ends with a semicolon.
+    ///
+    /// ```
+    /// use tenure::PostgresStore;
+    ///
+    /// let store = PostgresStore::connect("host=db user=app")?;
+    /// assert!(store.schema().starts_with(r#"CREATE TABLE IF NOT EXISTS "public"."leader_election""#));
+    /// # Ok::<(), tenure::PostgresConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn schema(&self) -> String {
+        self.0.context().table().ddl()
+    }
+
+    /// Creates the table if it is missing, and checks the one that is there. Safe from every replica at every
+    /// start: where the table exists it only reads, so it needs no right to create anything and works on a
+    /// read-only server. Blocks for 10 s at the most.
+    ///
+    /// # Errors
+    /// Fatal: the table can't carry elections (the message says which column or property is wrong), or the role
+    /// can't create it (the message names the right, and contains the DDL). Otherwise as any call.
+    pub fn ensure_schema(&self) -> Result<(), StoreError> {
+        self.0.call(SCHEMA_TIMEOUT, schema::ensure)
+    }
+
+    /// Whether the server shows its timeline, which keeps fences rising over a fail-over that loses acknowledged
+    /// writes; `None` before the first answer. Does not block.
+    #[must_use]
+    pub fn timeline_available(&self) -> Option<bool> {
+        self.0.context().timeline_available()
+    }
+
+    fn lease(&self, call: Call, name: &str, timeout: Duration) -> Result<Option<Lease>, StoreError> {
+        let name = name.to_owned();
+        self.0.call(timeout, move |engine, until| {
+            let rows = engine.rows(&call, until)?;
+            rows.first().map(|row| row::lease(row, &name)).transpose()
+        })
+    }
+}
+
+/// Without the password.
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let engine = self.0.context();
+        f.debug_struct("PostgresStore")
+            .field("table", &engine.table().to_string())
+            .field("servers", &engine.source())
+            .field("pool_size", &self.0.size())
+            .field("timeline_available", &engine.timeline_available())
+            .finish()
+    }
+}
+
+impl Store for PostgresStore {
+    fn acquire(&self, bid: &Bid<'_>, timeout: Duration) -> Result<Option<Lease>, StoreError> {
+        let mut parameters = vec![
+            Parameter::text(bid.name),
+            Parameter::text(bid.holder),
+            Parameter::new(micros(bid.lease_duration), Type::INT8),
+            Parameter::new(bid.payload.map(<[u8]>::to_vec), Type::BYTEA),
+            Parameter::new(bid.above, Type::INT8),
+            Parameter::new(bid.timeline.map(i64::from), Type::INT8),
+        ];
+        let kind = match &bid.over {
+            None => Kind::Create,
+            Some(version) => {
+                // The mark is the 32 bits of `xmin`; no row has a larger one.
+                let mark = i64::try_from(version.mark()).unwrap_or(i64::MAX);
+                parameters.extend([
+                    Parameter::text(version.holder()),
+                    Parameter::new(version.fence(), Type::INT8),
+                    Parameter::new(Micros(version.renewed_at()), Type::TIMESTAMPTZ),
+                    Parameter::new(Micros(version.expires_at()), Type::TIMESTAMPTZ),
+                    Parameter::new(mark, Type::INT8),
+                ]);
+                Kind::TakeOver
+            }
+        };
+        self.lease(Call::new(kind, parameters), bid.name, timeout)
+    }
+
+    fn renew(&self, renewal: &Renewal<'_>, timeout: Duration) -> Result<Option<Lease>, StoreError> {
+        let parameters = vec![
+            Parameter::text(renewal.name),
+            Parameter::text(renewal.holder),
+            Parameter::new(micros(renewal.lease_duration), Type::INT8),
+            Parameter::new(renewal.payload.map(<[u8]>::to_vec), Type::BYTEA),
+            Parameter::new(renewal.fence, Type::INT8),
+        ];
+        self.lease(Call::new(Kind::Renew, parameters), renewal.name, timeout)
+    }
+
+    fn release(&self, name: &str, holder: &str, fence: Fence, timeout: Duration) -> Result<(), StoreError> {
+        let parameters =
+            vec![Parameter::text(name), Parameter::text(holder), Parameter::new(fence, Type::INT8)];
+        let call = Call::new(Kind::Release, parameters);
+        self.0.call(timeout, move |engine, until| engine.rows(&call, until).map(drop))
+    }
+
+    fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError> {
+        let call = Call::new(Kind::Observe, vec![Parameter::text(name)]);
+        let name = name.to_owned();
+        self.0.call(timeout, move |engine, until| {
+            let rows = engine.rows(&call, until)?;
+            match rows.first() {
+                Some(row) => row::observation(row, &name),
+                None => Err(StoreError::retryable("the database answered an observation with nothing")),
+            }
+        })
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}

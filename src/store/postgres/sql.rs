@@ -1,0 +1,188 @@
+//! The five statements. Each is one statement and, sent with its parameter types, one round trip.
+//!
+//! What they have in common:
+//!
+//! - Nothing outlives them: settings are made by `set_config(.., true)` inside the statement (rules 13 and 16).
+//! - Whatever may wait for the row waits in a CTE of its own, and the clock is read from that CTE's output, hence
+//!   after the wait, once for all columns (rule 17). `MATERIALIZED` keeps the planner from merging the steps.
+//! - Names are qualified, so that a foreign `search_path` neither hides the table nor slips in other functions.
+
+use super::table::Table;
+
+/// The server's timeline: the first eight hexadecimal digits of the current WAL file's name (rule 15). A standby
+/// has none to write to, and asking it would be an error.
+const TIMELINE: &str = "CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE \
+    ('x' || pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8))\
+    ::bit(32)::bigint END";
+
+/// In its place, where the server doesn't expose it.
+const NO_TIMELINE: &str = "NULL::bigint";
+
+/// Asks for the timeline and nothing else.
+pub(super) fn probe() -> String {
+    format!("SELECT {TIMELINE}")
+}
+
+/// The statements for one table.
+#[derive(Debug)]
+pub(super) struct Statements {
+    pub(super) create: String,
+    pub(super) take_over: String,
+    pub(super) renew: String,
+    pub(super) release: String,
+    pub(super) observe: String,
+}
+
+impl Statements {
+    pub(super) fn new(table: &Table, with_timeline: bool) -> Statements {
+        let timeline = if with_timeline { TIMELINE } else { NO_TIMELINE };
+        Statements {
+            create: create(table, timeline),
+            take_over: take_over(table, timeline),
+            renew: renew(table, timeline),
+            release: release(table),
+            observe: observe(table, timeline),
+        }
+    }
+}
+
+/// $1 is the time that the statement may wait for a lock: one that nobody waits for any more must not queue for
+/// the row. An acknowledged write must be durable, whatever the role's or the database's defaults are; stronger
+/// settings are kept.
+const SETTINGS: &str = "WITH settings AS MATERIALIZED (
+    SELECT pg_catalog.set_config('lock_timeout', $1, true) AS patience,
+           CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')
+                THEN pg_catalog.set_config('synchronous_commit', 'on', true)
+                ELSE 'kept' END AS durability
+)";
+
+/// Without a use the settings would not be made.
+const SETTINGS_MADE: &str = "settings.patience IS NOT NULL AND settings.durability IS NOT NULL";
+
+/// `Fence::after`, from `premise.highest` and `premise.timeline`. The multiplication raises 22003 on overflow,
+/// where a shift would wrap; an unknown timeline makes the condition unknown and takes the last branch.
+const NEXT_FENCE: &str = "CASE WHEN ((premise.timeline - 1 - (premise.highest >> 40)) & 1023) <> 0
+                THEN ((premise.highest >> 40) + ((premise.timeline - 1 - (premise.highest >> 40)) & 1023))
+                     * 1099511627776 + 1
+                ELSE premise.highest + 1 END";
+
+/// The columns of every answer, in the order that `row` decodes.
+fn returning(timeline: &str) -> String {
+    format!(
+        "RETURNING lease.holder, lease.fence, lease.acquired_at, lease.renewed_at, lease.expires_at,
+          lease.payload, lease.xmin::pg_catalog.text::bigint, lease.renewed_at, {timeline}"
+    )
+}
+
+/// $2 name, $3 holder, $4 duration in microseconds, $5 payload, $6 above, $7 timeline.
+///
+/// An insertion that meets another one of the same name, still uncommitted, waits for it, and goes on with the
+/// clock read before the wait if that one is rolled back. There is no row that could be locked first, so a row
+/// that comes out older than it should divides by zero: nothing is written, and the caller tries again.
+fn create(table: &Table, timeline: &str) -> String {
+    format!(
+        "{SETTINGS}, premise AS MATERIALIZED (
+    SELECT pg_catalog.clock_timestamp() AS now, GREATEST($6, 0) AS highest, {timeline} AS timeline
+      FROM settings
+     WHERE {SETTINGS_MADE}
+), term AS MATERIALIZED (
+    SELECT premise.now, {NEXT_FENCE} AS fence
+      FROM premise
+     WHERE $7 IS NULL OR premise.timeline = $7
+)
+INSERT INTO {table} AS lease (name, holder, fence, acquired_at, renewed_at, expires_at, payload)
+SELECT $2, $3, term.fence, term.now, term.now, term.now + $4 * interval '1 microsecond', $5
+  FROM term
+ON CONFLICT (name) DO NOTHING
+{returning},
+          1 / CASE WHEN pg_catalog.clock_timestamp() - lease.renewed_at
+                        > GREATEST($4 / 40, 20000) * interval '1 microsecond' THEN 0 ELSE 1 END",
+        returning = returning(timeline),
+    )
+}
+
+/// $2 to $7 as for [`create`]; the version: $8 holder, $9 fence, $10 renewed_at, $11 expires_at, $12 mark.
+fn take_over(table: &Table, timeline: &str) -> String {
+    format!(
+        "{SETTINGS}, found AS MATERIALIZED (
+    SELECT lease.name, lease.fence
+      FROM settings, {table} AS lease
+     WHERE {SETTINGS_MADE}
+       AND lease.name = $2 AND lease.holder = $8 AND lease.fence = $9
+       AND {renewed} AND {expires}
+       AND lease.xmin::pg_catalog.text::bigint = $12
+       FOR NO KEY UPDATE OF lease
+), premise AS MATERIALIZED (
+    SELECT found.name, pg_catalog.clock_timestamp() AS now,
+           GREATEST(found.fence, $6, 0) AS highest, {timeline} AS timeline
+      FROM found
+), term AS MATERIALIZED (
+    SELECT premise.name, premise.now, {NEXT_FENCE} AS fence
+      FROM premise
+     WHERE $7 IS NULL OR premise.timeline = $7
+)
+UPDATE {table} AS lease
+   SET holder = $3, fence = term.fence, acquired_at = term.now, renewed_at = term.now,
+       expires_at = term.now + $4 * interval '1 microsecond', payload = $5
+  FROM term
+ WHERE lease.name = term.name
+{returning}",
+        renewed = same_instant("lease.renewed_at", "$10"),
+        expires = same_instant("lease.expires_at", "$11"),
+        returning = returning(timeline),
+    )
+}
+
+/// The last decades that PostgreSQL can count lie beyond our timestamps and were read as infinity.
+fn same_instant(column: &str, parameter: &str) -> String {
+    format!(
+        "({column} = {parameter} OR {parameter} = 'infinity'::timestamp with time zone
+            AND {column} > '294246-01-01 00:00:00+00'::timestamp with time zone)"
+    )
+}
+
+/// $2 name, $3 holder, $4 duration in microseconds, $5 payload, $6 fence.
+fn renew(table: &Table, timeline: &str) -> String {
+    format!(
+        "{SETTINGS}, found AS MATERIALIZED (
+    SELECT lease.name
+      FROM settings, {table} AS lease
+     WHERE {SETTINGS_MADE}
+       AND lease.name = $2 AND lease.holder = $3 AND lease.fence = $6
+       FOR NO KEY UPDATE OF lease
+), moment AS MATERIALIZED (
+    SELECT found.name, pg_catalog.clock_timestamp() AS now FROM found
+)
+UPDATE {table} AS lease
+   SET renewed_at = moment.now, expires_at = moment.now + $4 * interval '1 microsecond', payload = $5
+  FROM moment
+ WHERE lease.name = moment.name AND lease.holder = $3 AND lease.fence = $6
+   AND lease.expires_at > moment.now
+{returning}",
+        returning = returning(timeline),
+    )
+}
+
+/// $2 name, $3 holder, $4 fence. Reads no clock.
+fn release(table: &Table) -> String {
+    format!(
+        "{SETTINGS}
+UPDATE {table} AS lease
+   SET expires_at = 'epoch'::timestamp with time zone
+  FROM settings
+ WHERE {SETTINGS_MADE}
+   AND lease.name = $2 AND lease.holder = $3 AND lease.fence = $4
+   AND lease.expires_at <> 'epoch'::timestamp with time zone",
+    )
+}
+
+/// $1 name. Always one row: without a lease all of its columns are null.
+fn observe(table: &Table, timeline: &str) -> String {
+    format!(
+        "SELECT lease.holder, lease.fence, lease.acquired_at, lease.renewed_at, lease.expires_at,
+       lease.payload, lease.xmin::pg_catalog.text::bigint, moment.now, moment.timeline, moment.standby
+  FROM (SELECT pg_catalog.clock_timestamp() AS now, {timeline} AS timeline,
+               pg_catalog.pg_is_in_recovery() AS standby) AS moment
+  LEFT JOIN {table} AS lease ON lease.name = $1"
+    )
+}

@@ -1,0 +1,127 @@
+//! What the server refuses while it runs, and a server that hides its timeline.
+
+use std::time::Duration;
+
+use tenure::{Bid, PostgresStore, Store};
+use tenure_testground::Postgres;
+
+use crate::{LEASE, OP, create, look, renewal, store, timed};
+
+#[test]
+fn waiting_helps_or_it_does_not() {
+    let database = Postgres::shared().database();
+    let store = store(&database);
+    let lease = create(&store, "e", "a");
+    let renew = || store.renew(&renewal(&lease, "a"), OP);
+    let fails = |ddl: &str, undo: &str, code: &str, fatal: bool| {
+        database.execute(ddl);
+        let (error, took) = timed(|| renew().unwrap_err());
+        assert_eq!(error.sqlstate(), Some(code), "{ddl}: {error}");
+        assert_eq!((error.is_fatal(), error.is_retryable()), (fatal, !fatal), "{ddl}: {error}");
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        database.execute(undo);
+        assert!(renew().unwrap().is_some(), "after {undo}");
+    };
+    fails(
+        "ALTER TABLE leader_election RENAME TO gone",
+        "ALTER TABLE gone RENAME TO leader_election",
+        "42P01",
+        true,
+    );
+    fails(
+        "ALTER TABLE leader_election RENAME payload TO load",
+        "ALTER TABLE leader_election RENAME load TO payload",
+        "42703",
+        true,
+    );
+    let raise = |code: &str| {
+        format!(
+            "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{code}'; END $$;
+             CREATE OR REPLACE TRIGGER refuse BEFORE UPDATE ON leader_election EXECUTE FUNCTION refuse()"
+        )
+    };
+    for (code, fatal) in
+        [("53100", false), ("57014", false), ("XX000", false), ("57P03", false), ("42804", true)]
+    {
+        fails(&raise(code), "DROP TRIGGER refuse ON leader_election", code, fatal);
+    }
+}
+
+#[test]
+fn deadlocks_and_serialization_failures_are_repeated() {
+    let server = Postgres::shared();
+    let database = server.database();
+    server.execute(&format!(
+        "ALTER DATABASE {} SET default_transaction_isolation = serializable",
+        database.name()
+    ));
+    let store = PostgresStore::builder(&database.dsn()).pool_size(8).build().unwrap();
+    store.ensure_schema().unwrap();
+    let lease = create(&store, "s", "a");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    assert!(store.renew(&renewal(&lease, "a"), OP).unwrap().is_some());
+                }
+            });
+        }
+    });
+    // Refused twice, then let through: the caller sees nothing of it.
+    database.execute(
+        "CREATE SEQUENCE tries;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF nextval('tries') < 3 THEN RAISE EXCEPTION 'again' USING ERRCODE = '40P01'; END IF;
+             RETURN NEW; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON leader_election FOR EACH ROW EXECUTE FUNCTION refuse()",
+    );
+    assert!(store.renew(&renewal(&lease, "a"), OP).unwrap().is_some());
+}
+
+#[test]
+fn rule_15_a_server_that_hides_its_timeline_is_used_without() {
+    // The warning goes to a sink that never returns; that must not cost a call.
+    crate::log_sink::install();
+    let server = Postgres::start_new();
+    let database = server.database();
+    store(&database);
+    server.create_role("app", "");
+    database.execute("GRANT SELECT, INSERT, UPDATE ON leader_election TO app");
+    database.execute("REVOKE EXECUTE ON FUNCTION pg_walfile_name(pg_lsn) FROM PUBLIC");
+    let store = PostgresStore::connect(&database.dsn_for("app")).unwrap();
+    assert_eq!(store.timeline_available(), None);
+    let lease = create(&store, "t", "a");
+    assert_eq!((lease.timeline(), store.timeline_available()), (None, Some(false)));
+    assert_eq!(store.observe("other", OP).unwrap().timeline(), None);
+    assert!(store.renew(&renewal(&lease, "a"), OP).unwrap().is_some());
+    let bid = Bid::new("t", "b", LEASE).over(Some(look(&store, "t").version()));
+    assert_eq!(store.acquire(&bid.clone().timeline(Some(1)), OP).unwrap(), None, "can't be vouched for");
+    let taken = store.acquire(&bid, OP).unwrap().unwrap();
+    assert_eq!(taken.fence().get(), 2);
+    let warnings = || crate::log_sink::kept().matches("does not show its timeline").count();
+    tenure_testground::await_until(OP, "the warning", || warnings() == 1);
+    // A right that is missing on the table is not mistaken for it.
+    let other = PostgresStore::connect(&database.dsn()).unwrap();
+    database.execute("ALTER TABLE leader_election RENAME holder TO owner");
+    assert!(other.observe("t", OP).unwrap_err().is_fatal());
+    assert_eq!(other.timeline_available(), None);
+}
+
+#[test]
+fn a_fence_that_nobody_issued_is_reported() {
+    let database = Postgres::shared().database();
+    let store = store(&database);
+    database.execute("INSERT INTO leader_election VALUES ('z', 'x', 0, 'epoch', 'epoch', 'epoch')");
+    let error = store.observe("z", OP).unwrap_err();
+    assert!(error.is_fatal() && error.to_string().contains("fence"), "{error}");
+}
+
+#[test]
+fn a_fence_is_a_statement_parameter() {
+    let database = Postgres::shared().database();
+    let lease = create(&store(&database), "f", "a");
+    let row =
+        database.client().query_one("SELECT fence = $1 FROM leader_election", &[&lease.fence()]).unwrap();
+    assert!(row.get::<_, bool>(0));
+}

@@ -1,0 +1,222 @@
+//! What time-outs leave behind: nothing. Counted in processes of their own.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tenure::{PostgresStore, Store};
+use tenure_testground::{Postgres, Process, await_until, descriptors, mute_listener, threads};
+
+use crate::{OP, SLACK, store};
+
+const DSN: &str = "TENURE_TEST_DSN";
+/// An address for a name server that never answers.
+const RESOLVER: &str = "127.91.53.7";
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Starts this binary again for one of the ignored tests below.
+fn child(test: &str, dsn: &str) -> Process {
+    Process::spawn_self(|command| {
+        command.args(["--exact", test, "--ignored", "--nocapture"]).env(DSN, dsn);
+    })
+}
+
+fn counts() -> (usize, usize) {
+    let me = std::process::id();
+    (threads(me), descriptors(me))
+}
+
+/// Says `what` to the parent, on a line of its own.
+#[allow(clippy::print_stdout, reason = "how the child talks to its parent")]
+fn say(what: &str) {
+    println!("\n>{what}");
+}
+
+fn await_word(child: &mut Process, word: &str) -> String {
+    child.expect_line(LIMIT, word, |line| line.starts_with(&format!(">{word}")))
+}
+
+#[test]
+fn rule_7_two_hundred_time_outs_leave_nothing_behind() {
+    let server = Postgres::start_new();
+    let database = server.database();
+    store(&database);
+    let mut child = child("leaks::child_times_out", &database.dsn());
+    await_word(&mut child, "ready");
+    server.pause();
+    await_word(&mut child, "paused?");
+    let report = await_word(&mut child, "after");
+    say(&report);
+    server.resume();
+    let mut client = database.client();
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tenure'";
+    await_until(LIMIT, format_args!("the abandoned sessions are gone; {report}"), || {
+        client.query_one(sessions, &[]).unwrap().get::<_, i64>(0) <= 2
+    });
+    await_word(&mut child, "recovered");
+    assert!(child.wait(LIMIT).success());
+}
+
+#[test]
+#[ignore = "runs as a child of another test"]
+fn child_times_out() {
+    let Ok(dsn) = std::env::var(DSN) else { return };
+    let store = PostgresStore::connect(&dsn).unwrap();
+    std::thread::scope(|scope| {
+        // Both threads and both connections.
+        for _ in 0..2 {
+            scope.spawn(|| store.observe("n", OP).unwrap());
+        }
+    });
+    let before = counts();
+    say("ready");
+    await_until(LIMIT, "the server is stopped", || store.observe("n", Duration::from_millis(50)).is_err());
+    say("paused?");
+    let timeout = Duration::from_millis(40);
+    let mut slowest = Duration::ZERO;
+    for _ in 0..200 {
+        let begun = Instant::now();
+        assert!(store.observe("n", timeout).unwrap_err().is_timeout());
+        slowest = slowest.max(begun.elapsed());
+    }
+    assert!(slowest < timeout + SLACK, "{slowest:?}");
+    await_until(OP, format_args!("{:?} is no more than {before:?}", counts()), || {
+        let after = counts();
+        after.0 <= before.0 && after.1 <= before.1
+    });
+    say(&format!("after 200 time-outs: {before:?} -> {:?}, slowest {slowest:?}", counts()));
+    await_until(LIMIT, "the server answers again", || store.observe("n", OP).is_ok());
+    say("recovered");
+    drop(store);
+    await_until(OP, format_args!("all threads of the store end: {:?}", counts()), || {
+        counts().0 <= before.0 - 3
+    });
+}
+
+#[test]
+fn rule_7_dropping_the_store_ends_its_threads_and_connections() {
+    let database = Postgres::shared().database();
+    store(&database);
+    let mut child = child("leaks::child_drops", &database.dsn());
+    assert!(child.wait(LIMIT).success());
+}
+
+#[test]
+#[ignore = "runs as a child of another test"]
+fn child_drops() {
+    let Ok(dsn) = std::env::var(DSN) else { return };
+    let before = counts();
+    let mute = mute_listener();
+    for round in 0..20 {
+        let store = PostgresStore::connect(&dsn).unwrap();
+        store.clone().observe("n", OP).unwrap();
+        drop(store);
+        // Also one that is in the middle of a call that will never end.
+        let stuck = PostgresStore::connect(&format!("host=127.0.0.1 user=x port={}", mute.port())).unwrap();
+        assert!(stuck.observe("n", Duration::from_millis(10)).unwrap_err().is_timeout(), "round {round}");
+    }
+    drop(mute);
+    await_until(OP, format_args!("{:?} is no more than {before:?}", counts()), || {
+        let after = counts();
+        after.0 <= before.0 && after.1 <= before.1
+    });
+}
+
+#[test]
+fn rule_7_a_resolver_that_never_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let resolv = directory.path().join("resolv.conf");
+    std::fs::write(&resolv, format!("nameserver {RESOLVER}\noptions timeout:30 attempts:3\n")).unwrap();
+    // The file is laid over the system's in a mount namespace: as root, or as root of a user namespace, which
+    // needs a network of its own for the port.
+    let ways = [("-m", ""), ("-rmn", "ip link set lo up && ")];
+    let command = |(flags, network): (&str, &str), then: &str| {
+        let mut command = Command::new("unshare");
+        let script = format!("{network}mount --bind {} /etc/resolv.conf && {then}", resolv.display());
+        command.args([flags, "sh", "-c", &script]).arg(std::env::current_exe().unwrap());
+        command
+    };
+    let possible = |way| {
+        let mut attempt = command(way, "true");
+        attempt.stdout(Stdio::null()).stderr(Stdio::null());
+        attempt.status().is_ok_and(|status| status.success())
+    };
+    let Some(way) = ways.into_iter().find(|way| possible(*way)) else {
+        say("skipped: no namespace for a resolver of its own");
+        return;
+    };
+    let mut run = command(way, "exec \"$0\" \"$@\"");
+    run.args(["--exact", "leaks::child_resolves", "--ignored", "--nocapture"]).env(DSN, "set");
+    let mut child = Process::spawn(run);
+    let report = await_word(&mut child, "resolver");
+    say(&report);
+    assert!(child.wait(LIMIT).success(), "{report}");
+}
+
+#[test]
+#[ignore = "runs as a child of another test"]
+fn child_resolves() {
+    if std::env::var(DSN).is_err() {
+        return;
+    }
+    // Mute: bound, never read.
+    let resolver = std::net::UdpSocket::bind((RESOLVER, 53)).unwrap();
+    let store = PostgresStore::connect("postgres://u@db.example.com/d").unwrap();
+    let timeout = Duration::from_millis(100);
+    let before = {
+        let _ = store.observe("n", timeout);
+        counts()
+    };
+    let mut slowest = Duration::ZERO;
+    for _ in 0..50 {
+        let begun = Instant::now();
+        let error = store.observe("n", timeout).unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        slowest = slowest.max(begun.elapsed());
+    }
+    assert!(slowest < timeout + SLACK, "{slowest:?}");
+    assert_eq!(counts(), before, "threads and descriptors");
+    let begun = Instant::now();
+    let both = PostgresStore::connect("host=db.example.com,127.0.0.1 port=5432,1 user=u").unwrap();
+    let error = both.observe("n", Duration::from_secs(1)).unwrap_err();
+    assert!(error.to_string().contains("127.0.0.1:1"), "the second host had its turn: {error}");
+    assert!(begun.elapsed() < Duration::from_secs(1) + SLACK);
+    drop((store, both));
+    assert!(begun.elapsed() < Duration::from_secs(1) + SLACK, "dropping waits for nothing");
+    let mut query = [0; 512];
+    resolver.set_nonblocking(true).unwrap();
+    assert!(resolver.recv(&mut query).is_ok(), "the resolver was asked");
+    say(&format!("resolver: 50 time-outs, slowest {slowest:?}, {before:?}"));
+}
+
+#[test]
+fn a_process_without_descriptors_gets_an_error_and_recovers() {
+    let database = Postgres::shared().database();
+    store(&database);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 60 && exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "leaks::child_runs_out", "--ignored", "--nocapture"]).env(DSN, database.dsn());
+    let mut child = Process::spawn(command);
+    await_word(&mut child, "done");
+    assert!(child.wait(LIMIT).success());
+}
+
+#[test]
+#[ignore = "runs as a child of another test"]
+fn child_runs_out() {
+    let Ok(dsn) = std::env::var(DSN) else { return };
+    let store = PostgresStore::connect(&dsn).unwrap();
+    for spare in 0..8 {
+        // So many descriptors are left for a connection that takes a handful.
+        let mut hoard: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+        hoard.truncate(hoard.len() - spare);
+        let fresh = PostgresStore::connect(&dsn).unwrap();
+        if let Err(error) = fresh.observe("n", Duration::from_secs(1)) {
+            assert!(error.is_retryable(), "{spare}: {error}");
+            assert!(!error.to_string().contains("panicked"), "{spare}: {error}");
+        }
+        drop(hoard);
+        store.observe("n", OP).unwrap();
+        fresh.observe("n", OP).unwrap_or_else(|error| panic!("{spare}: {error}"));
+    }
+    say("done");
+}

@@ -1,0 +1,153 @@
+//! `ensure_schema`: creates what is missing, from everywhere at once; refuses what is wrong, by name.
+
+use std::sync::Barrier;
+
+use tenure::{Bid, PostgresStore, Store};
+use tenure_testground::{Database, Postgres};
+
+use crate::{LEASE, OP, create, look, store};
+
+#[test]
+fn b23_many_replicas_create_it_at_the_same_instant() {
+    let database = Postgres::shared().database();
+    let mut client = database.client();
+    for round in 0..20 {
+        let stores: Vec<_> = (0..12).map(|_| PostgresStore::connect(&database.dsn()).unwrap()).collect();
+        for store in &stores {
+            // Connected already, so that they start together.
+            let missing = store.observe("n", OP).unwrap_err();
+            assert_eq!(missing.sqlstate(), Some("42P01"), "{missing}");
+            assert!(missing.is_fatal() && missing.to_string().contains("ensure_schema"), "{missing}");
+        }
+        let barrier = Barrier::new(stores.len());
+        std::thread::scope(|scope| {
+            for store in &stores {
+                scope.spawn(|| {
+                    barrier.wait();
+                    store.ensure_schema().unwrap_or_else(|error| panic!("round {round}: {error}"));
+                });
+            }
+        });
+        create(&stores[0], "n", "a");
+        client.batch_execute("DROP TABLE leader_election").unwrap();
+    }
+}
+
+#[test]
+fn b23_a_role_that_may_only_use_the_table_needs_no_more() {
+    let server = Postgres::start_new();
+    let database = server.database();
+    server.create_role("app", "");
+    let app = PostgresStore::connect(&database.dsn_for("app")).unwrap();
+    let error = app.ensure_schema().unwrap_err();
+    assert!(error.is_fatal());
+    assert_eq!(error.sqlstate(), Some("42501"));
+    for part in ["CREATE privilege", "public", "CREATE TABLE IF NOT EXISTS"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    // The text of schema() is what the owner runs.
+    database.execute(&app.schema());
+    database.execute(&app.schema());
+    app.ensure_schema().expect("nothing has to be created");
+    let error = app.observe("n", OP).unwrap_err();
+    assert_eq!(error.sqlstate(), Some("42501"));
+    assert!(error.is_fatal() && error.to_string().contains("SELECT, INSERT and UPDATE"), "{error}");
+    database.execute("GRANT SELECT ON leader_election TO app");
+    app.observe("n", OP).expect("observers need only SELECT");
+    assert_eq!(app.acquire(&Bid::new("n", "a", LEASE), OP).unwrap_err().sqlstate(), Some("42501"));
+    database.execute("GRANT INSERT, UPDATE ON leader_election TO app");
+    let lease = create(&app, "n", "a");
+    let taken = app.acquire(&Bid::new("n", "b", LEASE).over(Some(lease.version())), OP).unwrap().unwrap();
+    assert!(app.renew(&crate::renewal(&taken, "b"), OP).unwrap().is_some());
+    app.release("n", "b", taken.fence(), OP).unwrap();
+    assert_eq!(app.timeline_available(), Some(true), "any role may read it");
+}
+
+#[test]
+fn b23_missing_on_a_read_only_server_or_in_a_missing_schema() {
+    let server = Postgres::start_new();
+    let database = server.database();
+    let lost = PostgresStore::builder(&database.dsn()).schema("no_such").build().unwrap();
+    let error = lost.ensure_schema().unwrap_err();
+    assert!(error.is_fatal() && error.sqlstate() == Some("3F000"), "{error}");
+    assert!(error.to_string().contains("\"no_such\""), "{error}");
+    server.execute(&format!("ALTER DATABASE {} SET default_transaction_read_only = on", database.name()));
+    let error = PostgresStore::connect(&database.dsn()).unwrap().ensure_schema().unwrap_err();
+    assert!(error.is_retryable() && error.sqlstate() == Some("25006"), "{error}");
+}
+
+fn refusal(database: &Database<'_>, ddl: &str) -> String {
+    database.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public");
+    database.execute(ddl);
+    let error = PostgresStore::connect(&database.dsn()).unwrap().ensure_schema().unwrap_err();
+    assert!(error.is_fatal(), "{ddl}: {error}");
+    error.to_string()
+}
+
+#[test]
+fn rule_16_a_table_of_the_wrong_shape_is_refused_by_name() {
+    let database = Postgres::shared().database();
+    let right = store(&database).schema();
+    let cases = [
+        (right.replace("CREATE TABLE", "CREATE UNLOGGED TABLE"), "UNLOGGED"),
+        (right.replace("acquired_at timestamptz", "acquired_at timestamp"), "acquired_at"),
+        (right.replace(",\n    payload     bytea", ""), "payload is missing"),
+        (right.replace("PRIMARY KEY", "NOT NULL"), "primary key"),
+        (right.replace("PRIMARY KEY", "PRIMARY KEY DEFERRABLE"), "primary key"),
+        (
+            right.replace("PRIMARY KEY", "NOT NULL").replace("bytea", "bytea, PRIMARY KEY (name, holder)"),
+            "primary key",
+        ),
+        (right.replace("bigint      NOT NULL", "bigint"), "fence must be NOT NULL"),
+        (right.replace("fence       bigint", "fence       integer"), "fence is of type integer"),
+        (
+            right.replace("name        text", "name        varchar(20)"),
+            "name is of type character varying(20)",
+        ),
+        (right.replace("bytea", "bytea, extra int NOT NULL"), "extra"),
+        (right.replace("bytea", "bytea NOT NULL"), "payload must allow NULL"),
+        ("CREATE VIEW leader_election AS SELECT 1 AS name".to_owned(), "a view"),
+        ("CREATE TABLE leader_election (name text) PARTITION BY LIST (name)".to_owned(), "partitioned"),
+        ("CREATE TABLE leader_election ()".to_owned(), "name is missing"),
+        (
+            "CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w;
+          CREATE FOREIGN TABLE leader_election (name text) SERVER s"
+                .to_owned(),
+            "a foreign table",
+        ),
+    ];
+    for (ddl, named) in cases {
+        let complaint = refusal(&database, &ddl);
+        assert!(complaint.contains(named), "{named}: {complaint}");
+        database.execute("DROP FOREIGN DATA WRAPPER IF EXISTS w CASCADE");
+    }
+    database.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public");
+    let more = right.replace(
+        "bytea",
+        "bytea, note text, at timestamptz NOT NULL DEFAULT now(), n int GENERATED ALWAYS AS IDENTITY",
+    );
+    database.execute(&more);
+    create(&store(&database), "n", "a");
+}
+
+#[test]
+fn b16_any_schema_and_table_name() {
+    let database = Postgres::shared().database();
+    let longest = "é".repeat(31) + "x";
+    for (schema, table) in
+        [("we ird.x", "My\"Tab"), ("UPPER", "UPPER"), ("settings", "settings"), ("s'\\", &*longest)]
+    {
+        database.execute(&format!("CREATE SCHEMA \"{schema}\""));
+        let builder = PostgresStore::builder(&database.dsn()).schema(schema).table(table);
+        let store = builder.build().unwrap();
+        store.ensure_schema().unwrap();
+        store.ensure_schema().unwrap();
+        let lease = create(&store, "n", "a");
+        assert!(store.renew(&crate::renewal(&lease, "a"), OP).unwrap().is_some());
+        let bid = Bid::new("n", "b", LEASE).over(Some(look(&store, "n").version()));
+        let taken = store.acquire(&bid, OP).unwrap().unwrap();
+        store.release("n", "b", taken.fence(), OP).unwrap();
+        let rows = format!("SELECT count(*) FROM \"{schema}\".\"{}\"", table.replace('"', "\"\""));
+        assert_eq!(database.client().query_one(&rows, &[]).unwrap().get::<_, i64>(0), 1);
+    }
+}
