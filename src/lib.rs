@@ -55,8 +55,8 @@ mod event;
 mod guard;
 mod identity;
 mod lease;
-#[cfg(test)]
-mod simulation;
+#[cfg(any(test, feature = "testing"))]
+pub mod simulation;
 mod status;
 mod store;
 mod term;

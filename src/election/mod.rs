@@ -196,6 +196,12 @@ impl Election {
         self.phase == Phase::Idle && self.sent.is_none()
     }
 
+    /// The state of the row as this participant knows it.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn premise(&self) -> Option<Version> {
+        self.hold_off.over()
+    }
+
     /// Takes one input at local time `now`; `dice` is a random number for jitter.
     pub(crate) fn step(&mut self, now: Time, dice: u64, input: Input) -> Step {
         let mut step = Step::default();
