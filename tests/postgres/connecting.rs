@@ -98,11 +98,10 @@ fn b17_a_read_only_server_is_left_and_tried_again_on_a_new_connection() {
                     WHERE application_name = 'tenure'";
     let mut pids = std::collections::BTreeSet::new();
     for _ in 0..4 {
-        tenure_testground::await_until(
-            OP,
-            "25006",
-            || matches!(store.renew(&crate::renewal(&lease, "a"), OP), Err(error) if error.sqlstate() == Some("25006")),
-        );
+        tenure_testground::await_until(OP, "25006", || {
+            let renewed = store.renew(&crate::renewal(&lease, "a"), OP);
+            renewed.is_err_and(|error| error.sqlstate() == Some("25006"))
+        });
         let open: String = client.query_one(sessions, &[]).unwrap().get(0);
         pids.insert(open);
         store.observe("ro", OP).expect("reading goes on");
