@@ -108,7 +108,8 @@ fn b22_what_a_neighbour_has_set_does_not_matter() {
         &pooler,
         &database,
         "SET search_path = pg_catalog; SET timezone = 'Asia/Tokyo'; SET lock_timeout = '1ms';
-         SET datestyle = 'German';          SET intervalstyle = 'sql_standard'; SET synchronous_commit = off; SET bytea_output = 'escape'",
+         SET datestyle = 'German'; SET intervalstyle = 'sql_standard';
+         SET synchronous_commit = off; SET bytea_output = 'escape'",
     );
     let said = server.log().len();
     let store = pooled(&pooler, &database);

@@ -80,7 +80,7 @@ pub(super) fn of_statement(error: Error, table: &Table) -> StoreError {
     let said = db.message();
     let message = match db.code().code() {
         UNDEFINED_TABLE => format!(
-            "the table {table} does not exist: call ensure_schema(), or have its owner run the DDL of schema()"
+            "the table {table} does not exist: call ensure_schema(), or have its owner run what schema() says"
         ),
         INSUFFICIENT_PRIVILEGE => format!(
             "{said}: the role needs USAGE on the schema and SELECT, INSERT and UPDATE on the table {table}"
