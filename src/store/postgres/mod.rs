@@ -52,6 +52,11 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// Clones share connections and threads, which end with the last clone. Dropping it does not wait for them.
 ///
+/// What the server does with a statement whose caller has left is bounded too where it waits for the row, but
+/// not where somebody holds a lock on the whole table (`ALTER TABLE`, `VACUUM FULL`): until that ends, every
+/// call that times out leaves a waiting session on the server. Where tables are locked for long, give the
+/// role a limit (`ALTER ROLE app SET lock_timeout = '3s'`), or lock with one.
+///
 /// # Where the table is
 ///
 /// In the schema `public` unless [`PostgresBuilder::schema`] names another one. The server's `search_path` is
