@@ -212,6 +212,7 @@ impl Schedule {
     fn recover(&mut self) {
         self.heal();
         self.thaw();
+        self.world.drop_late_requests();
         let lease_ms = self.options.lease.as_millis() as u64;
         for (_, until) in &mut self.winding_down {
             *until = 0;

@@ -190,6 +190,26 @@ fn rule_10_an_own_record_that_was_restored_is_not_what_was_left() {
 }
 
 #[test]
+fn rule_10_an_own_bid_that_lands_after_a_foreign_term_is_no_claim() {
+    let mut world = new_world(22);
+    let slow = world.add_usual(usual("slow"));
+    let leader = world.add_usual(usual("leader"));
+    // The bid for an empty row is under way while somebody else creates it and the row is deleted again.
+    world.campaign(slow);
+    world.link(slow, Link::Late(9_000));
+    world.run_for(10);
+    world.campaign(leader);
+    assert!(world.run_until_leads(leader, 1_000));
+    world.link(slow, Link::Up);
+    world.run_for(6_000);
+    after_a_renewal(&mut world);
+    world.store.delete(NAME);
+    world.link(leader, Link::Cut);
+    assert!(world.run_until_leads(slow, 40_000), "{}", world.story());
+    assert_one_leader(&world);
+}
+
+#[test]
 fn rule_8_schedule_5_a_bid_that_names_a_version_does_not_create() {
     let (mut world, leader, candidate) = leader_and_candidate(5);
     let third = world.add_usual(usual("third"));

@@ -160,6 +160,12 @@ impl World {
         }
     }
 
+    /// What has been on its way for too long never arrives.
+    pub(crate) fn drop_late_requests(&mut self) {
+        let soon = self.now + self.latency_ms * MS;
+        self.queue.retain(|Reverse(s)| s.at <= soon || !matches!(s.event, Event::Arrive { .. }));
+    }
+
     pub(crate) fn step_clock(&mut self, ms: i64) {
         self.say(|| format!("the database's clock steps by {ms} ms"));
         self.store.step_clock(ms * 1_000);
