@@ -111,6 +111,8 @@ impl World {
         self.transcript.unwrap_or_default()
     }
 
+    /// The transcript so far.
+    #[cfg(test)]
     pub(crate) fn story(&self) -> String {
         self.transcript.as_ref().map_or_else(String::new, |lines| lines.join("\n"))
     }
@@ -180,6 +182,7 @@ impl World {
     }
 
     /// Runs until the participant leads, for `ms` at most.
+    #[cfg(test)]
     pub(crate) fn run_until_leads(&mut self, node: usize, ms: u64) -> bool {
         self.run_until(ms, |world| world.leads(node))
     }
