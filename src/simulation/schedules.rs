@@ -80,7 +80,7 @@ fn after_a_renewal(world: &mut World) {
 /// The candidate must lead, at some time after the old leader's term and within two leases.
 fn must_take_over(world: &mut World, candidate: usize) {
     assert!(world.run_until_leads(candidate, 30_000), "{}", world.story());
-    assert_safe(&world);
+    assert_safe(world);
 }
 
 #[test]
