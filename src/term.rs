@@ -9,10 +9,17 @@
 //! with a new instant and errs on the safe side; the other way round it would compare an old instant.
 
 use std::fmt;
+#[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lease::Fence;
 use crate::time::Time;
+
+#[cfg(all(test, loom))]
+mod interleavings;
 
 /// Why a term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
