@@ -6,6 +6,8 @@
 //! and scripts each get their turn; the term itself is broken under `term::interleavings`, stores under the
 //! acceptance suite.
 
+#![allow(clippy::print_stdout, reason = "which layer noticed, and after how much, is a part of the result")]
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +20,7 @@ use crate::store::{MemoryStore, Store, StoreError, acceptance};
 use crate::term::LossCause;
 use crate::time::Time;
 
-use super::exhaustive::{Small, explore};
+use super::exhaustive::{Broken, Small, explore};
 use super::faults;
 use super::node::Link;
 use super::options::{Family, Options};
@@ -62,12 +64,12 @@ fn red_after(
 /// Runs small worlds until one is broken in these words.
 fn red_in_small(what: &str, small: &Small, noticed: &str, prepare: Prepare<'_>) {
     let sum = explore(small, prepare);
-    let Some((number, violations, path)) = sum.broken else {
+    let Some(Broken { number, violations, choices }) = sum.broken else {
         panic!("{what}: {} small worlds noticed nothing", sum.worlds)
     };
     assert!(violations.iter().any(|v| v.contains(noticed)), "{what}: {violations:?}");
-    let choices = path.iter().filter(|(chosen, _)| *chosen > 0).count();
-    println!("{what}: red in small world {number} ({}; {choices} faults): {}", small.name, violations[0]);
+    let choices = choices.deviations();
+    println!("{what}: red in small world {number} ({}; {choices} choices): {}", small.name, violations[0]);
 }
 
 /// The acceptance suite's check must fail for such a store.

@@ -13,6 +13,8 @@
 //! ```
 
 #[cfg(test)]
+mod choices;
+#[cfg(test)]
 mod controls;
 #[cfg(test)]
 mod exhaustive;

@@ -12,6 +12,8 @@
 //!     RUSTFLAGS="--cfg loom" cargo test --release --lib --no-default-features --features testing \
 //!         --target-dir target/loom interleavings -- --show-output
 
+#![allow(clippy::print_stdout, reason = "how much was tried is a part of the result")]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc as Counter;
 use std::sync::atomic::{AtomicU64 as Count, Ordering as CountOrdering};
