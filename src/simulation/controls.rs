@@ -21,14 +21,12 @@ use crate::term::LossCause;
 use crate::time::Time;
 
 use super::exhaustive::{Broken, Small, explore};
-use super::faults;
+use super::faults::{self, Prepare};
 use super::node::Link;
 use super::options::{Family, Options};
 use super::parts::LiveTerm;
 use super::schedules::{leader_and_candidate, usual};
 use super::world::{NAME, World};
-
-type Prepare<'a> = &'a dyn Fn(&mut World, usize);
 
 const TWO: &str = "lead at the same instant";
 /// As many seeds are tried at most.

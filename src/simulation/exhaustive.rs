@@ -12,8 +12,8 @@
 //!
 //! Each world is bounded by the number of points at which questions are asked and by the number of faults in it.
 //! After the last point everything heals, the world goes on until whoever led before must have ended, and somebody
-//! must lead. `TENURE_FAULTS=3` tries one fault more than the ordinary run: a
-//! million worlds, in a minute with `--release`.
+//! must lead. `TENURE_FAULTS=3` tries one fault more than the ordinary run: a million worlds, in a minute with
+//! `--release`.
 
 #![allow(clippy::print_stdout, reason = "how much was tried is a part of the result")]
 
@@ -24,6 +24,7 @@ use crate::election::Settings;
 use crate::store::RowSnapshot;
 
 use super::choices::Choices;
+use super::faults::Prepare;
 use super::node::Link;
 use super::world::{Event, MS, NAME, World};
 
@@ -196,8 +197,6 @@ struct Run<'a> {
     /// What heals by itself, and when: a frozen participant, or one that is cut off.
     healing: Vec<(u64, usize)>,
 }
-
-pub(super) type Prepare<'a> = &'a dyn Fn(&mut World, usize);
 
 impl Run<'_> {
     fn new<'a>(small: &'a Small, prepare: Prepare<'a>, with_transcript: bool) -> Run<'a> {
