@@ -1,0 +1,81 @@
+//! The elector in real processes on a real PostgreSQL: killed, frozen, cut off, stalled, restarted.
+//!
+//! This program is also the node that the tests start again and again, and the other children that they need.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod figures;
+mod fleet;
+mod history;
+mod history_tests;
+mod line;
+mod node;
+mod profile;
+mod rows;
+mod rows_tests;
+mod takeover;
+
+use std::process::ExitCode;
+
+use fleet::Way;
+use libtest_mimic::{Arguments, Trial};
+
+/// Each starts processes, and two cores bear only so many.
+const AT_ONCE: usize = 4;
+
+type Plain = (&'static str, fn());
+type OnAWay = (&'static str, fn(Way));
+
+/// Names of functions, with the functions.
+macro_rules! tests {
+    ($($module:ident :: $test:ident),* $(,)?) => {
+        &[$((concat!(stringify!($module), "::", stringify!($test)), $module::$test)),*]
+    };
+}
+
+const CHECKERS: &[Plain] = tests![
+    history_tests::a_good_history_has_no_fault,
+    history_tests::two_leaders_are_found,
+    history_tests::fences_that_repeat_or_fall_are_found,
+    history_tests::terms_without_a_proper_end_are_found,
+    history_tests::a_history_in_which_nothing_happened_proves_nothing,
+    history_tests::lines_survive_the_pipe,
+    rows_tests::bad_rows_are_told_from_good_ones,
+];
+
+/// Direct, and through PgBouncer.
+const BOTH_WAYS: &[OnAWay] = tests![
+    takeover::a_killed_leader_is_replaced_at_the_expiry,
+    takeover::a_leader_that_ends_hands_over_within_a_retry_period,
+    takeover::b02_a_leader_that_was_frozen_knows_at_once_and_touches_nothing,
+    takeover::b02_a_short_freeze_changes_nothing,
+    takeover::b15_the_same_label_twice_is_two_participants,
+    takeover::b15_a_restarted_process_does_not_continue_its_predecessors_term,
+];
+
+const PLAIN: &[Plain] = tests![];
+
+fn main() -> ExitCode {
+    if let Some(options) = node::Options::from_env() {
+        return node::main(&options);
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(AT_ONCE);
+    let mut trials = Vec::new();
+    for (name, test) in CHECKERS.iter().chain(PLAIN) {
+        trials.push(Trial::test(*name, move || {
+            test();
+            Ok(())
+        }));
+    }
+    for (name, test) in BOTH_WAYS {
+        for (way, prefix) in [(Way::Direct, "direct"), (Way::Pooled, "pgbouncer")] {
+            trials.push(Trial::test(format!("{prefix}::{name}"), move || {
+                test(way);
+                Ok(())
+            }));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    figures::print();
+    conclusion.exit_code()
+}
