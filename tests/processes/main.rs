@@ -3,6 +3,7 @@
 //! This program is also the node that the tests start again and again, and the other children that they need.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod exits;
 mod figures;
 mod fleet;
 mod history;
@@ -10,8 +11,10 @@ mod history_tests;
 mod line;
 mod node;
 mod profile;
+mod replies;
 mod rows;
 mod rows_tests;
+mod stalls;
 mod takeover;
 
 use std::process::ExitCode;
@@ -50,9 +53,25 @@ const BOTH_WAYS: &[OnAWay] = tests![
     takeover::b02_a_short_freeze_changes_nothing,
     takeover::b15_the_same_label_twice_is_two_participants,
     takeover::b15_a_restarted_process_does_not_continue_its_predecessors_term,
+    replies::b08_a_term_whose_grant_was_lost_is_never_led,
+    replies::b08_renewals_that_land_unanswered_prolong_nothing,
+    replies::b08_a_shutdown_whose_release_is_not_answered_is_bounded,
+    replies::b19_a_black_hole_under_a_leader,
+    replies::b28_one_renewal_that_is_reset_or_swallowed_costs_no_term,
+    exits::b09_a_shutdown_while_a_renewal_is_held_up_still_releases,
+    exits::b09_process_exit_hands_over_like_a_crash,
+    exits::b09_a_guard_in_a_static_hands_over_like_a_crash,
 ];
 
-const PLAIN: &[Plain] = tests![];
+const PLAIN: &[Plain] = tests![
+    stalls::b11_the_server_is_stopped,
+    stalls::b11_the_server_is_stopped_behind_a_pooler,
+    stalls::b11_the_pooler_is_stopped,
+    stalls::b11_the_path_swallows_everything,
+    stalls::b11_the_path_swallows_replies,
+    stalls::b11_the_path_holds_requests_back,
+    stalls::b11_the_peer_is_mute,
+];
 
 fn main() -> ExitCode {
     if let Some(options) = node::Options::from_env() {

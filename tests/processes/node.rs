@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use signal_hook::consts::SIGTERM;
 use signal_hook::iterator::Signals;
-use tenure::{Callbacks, CampaignError, Config, Elector, Event, LeaderGuard, Lost, PostgresStore, Term};
+use tenure::{Callbacks, CampaignError, Elector, Event, LeaderGuard, Lost, PostgresStore, Term};
 
 use crate::line::{Line, Stamp, now, say};
 use crate::profile::Profile;
