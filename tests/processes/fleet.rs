@@ -250,6 +250,28 @@ impl Fleet {
             let known = rows.iter().any(|row| row.fence == led.fence && row.holder == holder);
             assert!(known, "{led:?} by {holder} is nowhere in {rows:#?}");
         }
+        self.lay_over(&rows, profile);
+    }
+
+    /// What the nodes were told, laid over what the row says: nobody led for longer than the last renewal gave it,
+    /// or when somebody else had the lease already.
+    #[track_caller]
+    fn lay_over(&self, rows: &[Row], profile: Profile) {
+        // The two clocks are read one after the other, and the wall clock is nudged now and then.
+        let tolerance = Duration::from_millis(5);
+        for led in self.leads() {
+            let Some((from, to)) = self.certain(led.fence) else { continue };
+            let mut own = rows.iter().filter(|row| row.fence == led.fence && !row.is_released());
+            let (first, last) = (own.next().expect("it was granted"), own.next_back());
+            let granted = rows::stamp(first.acquired);
+            assert!(from + tolerance > granted, "led {led:?} {:?} too early", granted - from);
+            let until = rows::stamp(last.unwrap_or(first).renewed) + profile.term() + tolerance;
+            assert!(to < until, "led {led:?} {:?} too long\n{}", to - until, self.told());
+            let next = rows.iter().find(|row| row.fence > led.fence);
+            if let Some(next) = next.map(|row| rows::stamp(row.acquired) + tolerance) {
+                assert!(to < next, "led {led:?} {:?} into the next term\n{}", to - next, self.told());
+            }
+        }
     }
 
     /// SIGTERM to whoever runs, and waits for all.
@@ -271,8 +293,9 @@ impl Fleet {
         }
     }
 
+    /// Holds the stories against the promise. Everybody has to have ended.
     #[track_caller]
-    fn judge(&self, terms: usize) {
+    pub(crate) fn judge(&self, terms: usize) {
         let stories: Vec<Story> = self.nodes.iter().map(|node| node.story.clone()).collect();
         let held = Duration::from_millis(100);
         let faults = history::faults(&stories, AtLeast { terms, held });

@@ -3,15 +3,19 @@
 //! This program is also the node that the tests start again and again, and the other children that they need.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod contention;
 mod exits;
 mod figures;
 mod fleet;
 mod history;
 mod history_tests;
+mod in_process;
 mod line;
 mod node;
+mod pooler;
 mod profile;
 mod replies;
+mod rights;
 mod rows;
 mod rows_tests;
 mod stalls;
@@ -61,6 +65,15 @@ const BOTH_WAYS: &[OnAWay] = tests![
     exits::b09_a_shutdown_while_a_renewal_is_held_up_still_releases,
     exits::b09_process_exit_hands_over_like_a_crash,
     exits::b09_a_guard_in_a_static_hands_over_like_a_crash,
+    rights::b06_a_truncated_table_ends_the_term_at_the_next_renewal,
+    rights::b07_a_row_that_is_held_for_longer_than_the_term,
+    rights::b23_twenty_four_processes_create_the_table_and_elect_one,
+    contention::sixteen_candidates_and_two_thousand_terms,
+    contention::rule_14_candidates_that_look_write_nothing,
+    in_process::leading_from_inside_an_async_runtime,
+    in_process::b14_a_guard_that_nobody_keeps_is_given_back_at_once,
+    in_process::b16_every_name_that_is_accepted_is_an_election_of_its_own,
+    in_process::b28_granted_lengths_are_exact,
 ];
 
 const PLAIN: &[Plain] = tests![
@@ -71,6 +84,10 @@ const PLAIN: &[Plain] = tests![
     stalls::b11_the_path_swallows_replies,
     stalls::b11_the_path_holds_requests_back,
     stalls::b11_the_peer_is_mute,
+    pooler::b21_connections_and_columns_come_and_go_under_eight_nodes,
+    pooler::b22_settings_of_a_neighbour_do_not_matter_to_four_nodes,
+    pooler::b22_a_statement_timeout_left_behind_costs_the_term_and_no_more,
+    rights::b01_a_leader_that_may_not_write_any_more_steps_down,
 ];
 
 fn main() -> ExitCode {
