@@ -10,6 +10,7 @@ mod fleet;
 mod history;
 mod history_tests;
 mod in_process;
+mod leaks;
 mod line;
 mod node;
 mod pooler;
@@ -87,12 +88,19 @@ const PLAIN: &[Plain] = tests![
     pooler::b21_connections_and_columns_come_and_go_under_eight_nodes,
     pooler::b22_settings_of_a_neighbour_do_not_matter_to_four_nodes,
     pooler::b22_a_statement_timeout_left_behind_costs_the_term_and_no_more,
+    leaks::rule_7_two_hundred_time_outs_leave_nothing_behind,
+    leaks::rule_7_dropping_the_store_ends_its_threads_and_connections,
+    leaks::rule_7_a_resolver_that_never_answers,
+    leaks::a_process_without_descriptors_gets_an_error_and_recovers,
     rights::b01_a_leader_that_may_not_write_any_more_steps_down,
 ];
 
 fn main() -> ExitCode {
     if let Some(options) = node::Options::from_env() {
         return node::main(&options);
+    }
+    if let Some(code) = leaks::child_main() {
+        return code;
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(AT_ONCE);
