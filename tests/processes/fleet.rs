@@ -225,8 +225,9 @@ impl Fleet {
     }
 
     pub(crate) fn terminate(&self, node: usize) -> Stamp {
+        let asked = now();
         self.nodes[node].process.terminate();
-        now()
+        asked
     }
 
     /// Waits for the end of a node, and returns its status and when that was.

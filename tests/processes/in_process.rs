@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tenure::{Config, Elector, PostgresStore, Role, Store};
-use tenure_testground::await_until;
+use tenure::{CampaignError, Config, Elector, PostgresStore, Role, Store};
+use tenure_testground::{await_until, mute_listener};
 
 use crate::figures::figure;
 use crate::fleet::{Ground, LIMIT, Way};
@@ -135,4 +135,34 @@ pub(crate) fn b28_granted_lengths_are_exact(way: Way) {
         assert_eq!(seen.length(), lease);
         assert!(guard.remaining() <= elector.config().term_duration());
     }
+}
+
+/// B19: the first of two hosts accepts and never answers; and where there is no other, the wait is bounded.
+pub(crate) fn b19_a_mute_first_host_is_passed_by() {
+    let ground = Ground::shared(Way::Direct);
+    let mute = mute_listener();
+    let dsn = |ports: &str| {
+        let hosts = ports.split(',').map(|_| "127.0.0.1").collect::<Vec<_>>().join(",");
+        format!("host={hosts} port={ports} user=postgres dbname={}", ground.database.name())
+    };
+    let start = |dsn: &str| {
+        let store = PostgresStore::connect(dsn).expect("a usable DSN");
+        Elector::start(store, P3.config("e").build().expect("a usable profile")).expect("two threads")
+    };
+    let begun = Instant::now();
+    let both = start(&dsn(&format!("{},{}", mute.port(), ground.addr().port())));
+    let guard = both.wait_for_leadership().expect("the second host answers");
+    let took = begun.elapsed();
+    assert!(took < P3.op + Duration::from_secs(2) + SLACK, "{took:?}");
+    assert!(mute.accepted() >= 1, "the first host had its turn");
+    figure(format_args!("a mute first host: led through the second after {took:.1?}"));
+    assert!(guard.sleep(P3.lease).is_ok(), "and goes on");
+    let alone = start(&dsn(&mute.port().to_string()));
+    let begun = Instant::now();
+    let outcome = alone.wait_for_leadership_timeout(Duration::from_secs(2));
+    let took = begun.elapsed();
+    assert!(matches!(outcome, Err(CampaignError::TimedOut)), "{outcome:?}");
+    assert!(took <= Duration::from_millis(2_500), "{took:?}");
+    let error = alone.status().last_error.expect("it says why");
+    assert!(error.is_timeout() && error.is_retryable(), "{error}");
 }

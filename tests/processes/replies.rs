@@ -10,6 +10,7 @@ use crate::fleet::{Fleet, Ground, LIMIT, Led, RowLock, Way};
 use crate::line::{Line, Stamp, now};
 use crate::node::Options;
 use crate::profile::{P3, P6, Profile, SLACK};
+use crate::rows;
 
 /// A node whose path leads through a proxy.
 fn through(proxy: &Proxy, ground: &Ground<'_>, label: &str, profile: Profile) -> Options {
@@ -58,8 +59,8 @@ pub(crate) fn b08_a_term_whose_grant_was_lost_is_never_led(way: Way) {
     assert!(fleet.leads().is_empty(), "{}", fleet.told());
     proxy.set(Mode::Reset);
     sleep(Duration::from_millis(100));
-    proxy.set(Mode::Pass);
     let passed = now();
+    proxy.set(Mode::Pass);
     let led = fleet.await_lead(P6.take(), "somebody leads", |_| true);
     assert!(led.fence > 6, "{}", fleet.told());
     if led.node == a {
@@ -160,6 +161,26 @@ pub(crate) fn b19_a_black_hole_under_a_leader(way: Way) {
     fleet.await_held(&next, P3.lease * 2);
     assert_eq!(fleet.leads().len(), 2, "{}", fleet.told());
     fleet.verify(&ground, P3, 2);
+}
+
+pub(crate) fn rule_2_on_a_slow_path_the_term_counts_from_the_send(way: Way) {
+    let ground = Ground::shared(way);
+    let proxy = Proxy::to(ground.addr());
+    let mut fleet = Fleet::new();
+    let first = fleet.start_leader(&through(&proxy, &ground, "a", P3));
+    let one_way = Duration::from_millis(80);
+    proxy.set(Mode::Delay { by: one_way, jitter: Duration::ZERO });
+    fleet.await_held(&first, P3.lease);
+    proxy.set(Mode::BlackHole);
+    stepped_down(&mut fleet, &first, now(), P3);
+    let to = fleet.certain(first.fence).expect("it has led").1;
+    // The last renewal that was answered took that long to get to the server, so it was sent that much earlier.
+    let row = ground.rows().into_iter().rev().find(|row| row.fence == first.fence).expect("a row");
+    let sent = rows::stamp(row.renewed) - one_way;
+    let tolerance = Duration::from_millis(10);
+    assert!(to < sent + P3.term() + tolerance, "{:?} too long", to - (sent + P3.term()));
+    proxy.set(Mode::Pass);
+    fleet.verify(&ground, P3, 1);
 }
 
 pub(crate) fn b28_one_renewal_that_is_reset_or_swallowed_costs_no_term(way: Way) {

@@ -82,8 +82,8 @@ pub(crate) fn b07_a_row_that_is_held_for_longer_than_the_term(way: Way) {
     std::thread::sleep((held + Duration::from_secs(4)).saturating_sub(now()));
     fleet.read();
     assert_eq!(fleet.leads().len(), 1, "{}", fleet.told());
-    lock.release();
     let released = now();
+    lock.release();
     let next = fleet.await_lead(P3.take(), "somebody leads again", |led| led.fence != first.fence);
     figure(format_args!(
         "{way:?}: row held for 4 s: stepped down after {down:.1?}, led again {:.1?} after the release",

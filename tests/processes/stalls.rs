@@ -178,8 +178,8 @@ fn survive(what: &str, ground: &Ground<'_>, stall: &mut dyn Stall) {
     std::thread::sleep((cut + P3.lease + P3.retry * 2).saturating_sub(now()));
     fleet.read();
     assert_eq!(fleet.leads().len(), 1, "{}", fleet.told());
-    stall.lift();
     let lifted = now();
+    stall.lift();
     let next = fleet.await_lead(P3.take(), "somebody leads again", |led| led.fence != first.fence);
     counts_come_back(&fleet, first.node, before);
     figure(format_args!(

@@ -35,7 +35,7 @@ pub(crate) fn a_killed_leader_is_replaced_at_the_expiry(way: Way) {
     assert!(gap <= P3.retry + SLACK, "{gap:?}");
     figure(format_args!(
         "{way:?}: leader killed: the next leads {gap:.1?} after the expiry, {:.1?} after the kill",
-        next.at - killed
+        next.at.saturating_sub(killed)
     ));
     fleet.verify(&ground, P3, 2);
 }
