@@ -3,6 +3,7 @@
 //! This program is also the node that the tests start again and again, and the other children that they need.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod chaos;
 mod contention;
 mod exits;
 mod figures;
@@ -13,6 +14,7 @@ mod in_process;
 mod leaks;
 mod line;
 mod node;
+mod outages;
 mod pooler;
 mod profile;
 mod replies;
@@ -70,6 +72,9 @@ const BOTH_WAYS: &[OnAWay] = tests![
     rights::b06_a_truncated_table_ends_the_term_at_the_next_renewal,
     rights::b07_a_row_that_is_held_for_longer_than_the_term,
     rights::b23_twenty_four_processes_create_the_table_and_elect_one,
+    outages::b26_nobody_leads_while_the_server_is_down_and_nobody_sleeps_longer,
+    outages::b26_a_server_that_crashes_again_and_again,
+    chaos::random_faults_double_nobody,
     contention::sixteen_candidates_and_two_thousand_terms,
     contention::rule_14_candidates_that_look_write_nothing,
     in_process::leading_from_inside_an_async_runtime,
@@ -86,6 +91,8 @@ const PLAIN: &[Plain] = tests![
     stalls::b11_the_path_swallows_replies,
     stalls::b11_the_path_holds_requests_back,
     stalls::b11_the_peer_is_mute,
+    outages::a_pooler_that_restarts_costs_no_term,
+    outages::a_paused_pooler_leaves_nobody_leading_until_it_goes_on,
     pooler::b21_connections_and_columns_come_and_go_under_eight_nodes,
     pooler::b22_settings_of_a_neighbour_do_not_matter_to_four_nodes,
     pooler::b22_a_statement_timeout_left_behind_costs_the_term_and_no_more,
