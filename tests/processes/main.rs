@@ -69,6 +69,7 @@ const BOTH_WAYS: &[OnAWay] = tests![
     exits::b09_a_shutdown_while_a_renewal_is_held_up_still_releases,
     exits::b09_process_exit_hands_over_like_a_crash,
     exits::b09_a_guard_in_a_static_hands_over_like_a_crash,
+    exits::rule_9_a_release_that_lands_in_the_successors_term_changes_nothing,
     rights::b06_a_truncated_table_ends_the_term_at_the_next_renewal,
     rights::b07_a_row_that_is_held_for_longer_than_the_term,
     rights::b23_twenty_four_processes_create_the_table_and_elect_one,
