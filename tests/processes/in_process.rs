@@ -7,7 +7,7 @@ use tenure_testground::{await_until, mute_listener};
 
 use crate::figures::figure;
 use crate::fleet::{Ground, LIMIT, Way};
-use crate::profile::{P3, SLACK};
+use crate::profile::{HASTY, P3, SLACK};
 
 fn elector(ground: &Ground<'_>) -> Elector {
     let store = PostgresStore::connect(&ground.dsn()).expect("a usable DSN");
@@ -65,6 +65,41 @@ pub(crate) fn b14_a_guard_that_nobody_keeps_is_given_back_at_once(way: Way) {
     let _ = elector.shutdown(Duration::from_millis(100));
     assert!(begun.elapsed() < P3.op + Duration::from_secs(1), "{:?}", begun.elapsed());
     assert!(!term.is_leader());
+}
+
+/// A wait may end at any moment between the look, the bid and the grant.
+pub(crate) fn b14_a_wait_that_times_out_leaves_nothing_half_held(way: Way) {
+    let ground = Ground::shared(way);
+    let store = PostgresStore::connect(&ground.dsn()).expect("a usable DSN");
+    let config = HASTY.config("e").build().expect("a usable profile");
+    let elector = Elector::start(store, config).expect("two threads");
+    let mut client = ground.database.client();
+    let mut led = 0;
+    for round in 0..300 {
+        // About as long as it takes to be let in again and to win.
+        let timeout = Duration::from_micros(fastrand::u64(0..30_000));
+        match elector.wait_for_leadership_timeout(timeout) {
+            Ok(guard) => {
+                assert!(guard.check().is_ok());
+                led += 1;
+            }
+            Err(CampaignError::TimedOut) => {}
+            Err(error) => panic!("round {round}: {error}"),
+        }
+        assert!(!elector.is_leader(), "round {round}");
+        await_until(LIMIT, format_args!("round {round}: the lease is free: {:?}", elector.status()), || {
+            let sql = "SELECT count(*) FROM leader_election WHERE name = 'e' AND expires_at <> 'epoch'";
+            client.query_one(sql, &[]).expect("a count").get::<_, i64>(0) == 0
+                && elector.status().role == Role::Idle
+        });
+    }
+    let terms = ground.rows().iter().filter(|row| !row.is_released()).count();
+    assert!((5..=295).contains(&led), "{led} of 300 waits led: the timing misses the point");
+    figure(format_args!("{way:?}: 300 waits of up to 30 ms: {led} led, {terms} grants"));
+    elector.shutdown(LIMIT).expect("a clean end");
+    let rows = ground.rows();
+    assert!(rows.last().is_some_and(crate::rows::Row::is_released), "{:?}", rows.last());
+    assert_eq!(crate::rows::faults(&rows, HASTY.lease), Vec::<String>::new());
 }
 
 pub(crate) fn b16_every_name_that_is_accepted_is_an_election_of_its_own(way: Way) {

@@ -29,8 +29,8 @@ use std::process::ExitCode;
 use fleet::Way;
 use libtest_mimic::{Arguments, Trial};
 
-/// Each starts processes, and two cores bear only so many.
-const AT_ONCE: usize = 4;
+/// They mostly wait, but each has processes of its own, and two cores bear only so many.
+const AT_ONCE: usize = 6;
 
 type Plain = (&'static str, fn());
 type OnAWay = (&'static str, fn(Way));
@@ -80,6 +80,7 @@ const BOTH_WAYS: &[OnAWay] = tests![
     contention::rule_14_candidates_that_look_write_nothing,
     in_process::leading_from_inside_an_async_runtime,
     in_process::b14_a_guard_that_nobody_keeps_is_given_back_at_once,
+    in_process::b14_a_wait_that_times_out_leaves_nothing_half_held,
     in_process::b16_every_name_that_is_accepted_is_an_election_of_its_own,
     in_process::b28_granted_lengths_are_exact,
 ];
