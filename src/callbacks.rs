@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::elector::{CampaignError, Elector};
 use crate::event::Leader;
-use crate::guard::{LeaderGuard, Lost, Term};
+use crate::guard::{Lost, Term};
 use crate::term::LossCause;
 
 /// What [`Elector::run`] calls. Any of them may call the elector, [`Elector::stop`] included.
@@ -152,19 +152,13 @@ fn lead<'scope, 'env, C: Callbacks>(
             .spawn_scoped(scope, move || callbacks.started_leading(term))
             .map_err(RunError::Thread)?;
         let worked = work.join();
-        let lost = end(guard);
+        // The work has returned. How the release goes shows in the status; the lease expires by itself.
+        let lost = guard.end(if worked.is_ok() { LossCause::Resigned } else { LossCause::Failed });
+        let _ = guard.resign();
         let told = catch_unwind(AssertUnwindSafe(|| callbacks.stopped_leading(lost)));
         worked.map_err(|panic| panicked("started_leading", &*panic))?;
         told.map_err(|panic| panicked("stopped_leading", &*panic))?;
     }
-}
-
-/// The work has returned: gives the lease up and says how the term ended.
-fn end(guard: LeaderGuard) -> Lost {
-    let lost = guard.check().err().unwrap_or(Lost { fence: guard.fence(), cause: LossCause::Resigned });
-    // How the release went shows in the status; the lease expires by itself.
-    let _ = guard.resign();
-    lost
 }
 
 fn panicked(callback: &'static str, panic: &(dyn Any + Send)) -> RunError {
@@ -189,8 +183,9 @@ impl<C: Callbacks> Announcer<'_, C> {
                 told = Some(leader.fence);
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.callbacks.new_leader(&leader))) {
                     *self.panicked.lock() = Some(panicked("new_leader", &*panic));
-                    self.elector.fail_term();
+                    // In this order: a term that the main loop takes on before it sees this is there to be failed.
                     drop(intact);
+                    self.elector.fail_term();
                     return;
                 }
             }

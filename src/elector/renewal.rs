@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
@@ -20,7 +19,7 @@ use crate::store::{Store, StoreError};
 use crate::term::LossCause;
 use crate::time::Time;
 
-use super::engine::{Message, Shared, Waiter};
+use super::engine::{Hold, Message, Shared, Waiter};
 use super::watchdog::Watch;
 
 /// A term that was handed to somebody who has not given it back yet.
@@ -183,7 +182,6 @@ impl Renewing {
 
     fn resign(&mut self, fence: Fence, release: bool) {
         self.held.retain(|h| h.term.fence() != fence);
-        self.shared.guards.store(self.held.len(), Ordering::Release);
         if self.held.is_empty() {
             self.shared.snapshot.lock().overrun_since = None;
         }
@@ -196,6 +194,11 @@ impl Renewing {
         let Some(term) = term else {
             return; // The dropped reply says that the term is over.
         };
+        // It may have ended while this message waited; the next term does not inherit its payload.
+        if let Err(lost) = term.check() {
+            let _ = reply.send(Err(PublishError::Lost(lost)));
+            return;
+        }
         self.payload = Some(payload);
         self.last_renewal = None;
         self.feed(Input::RenewNow);
@@ -268,20 +271,21 @@ impl Renewing {
             let _ = term.seal(LossCause::Failed);
         }
         self.shared.current.store(Some(Arc::new(term.clone())));
-        self.shared.snapshot.lock().terms += 1;
+        let mut snapshot = self.shared.snapshot.lock();
+        snapshot.terms += 1;
+        snapshot.release_error = None;
+        drop(snapshot);
         if self.shared.is_stopped() {
             self.shared.end(&term, LossCause::Stopped);
         }
         while let Some(waiter) = self.waiters.pop_front() {
             // Written down before it is handed over: the new owner may give it back at once.
             self.held.push(Held { ticket: waiter.ticket, term: term.clone() });
-            self.shared.guards.store(self.held.len(), Ordering::Release);
-            if waiter.reply.send(Ok(term.clone())).is_ok() {
+            if waiter.reply.send(Ok((term.clone(), Hold::new(&self.shared)))).is_ok() {
                 return;
             }
             self.held.pop();
         }
-        self.shared.guards.store(self.held.len(), Ordering::Release);
         // Nobody is there any more to lead.
         let release = self.shared.end(&term, LossCause::Resigned);
         self.inputs.push_back(Input::Resign { fence, release });
