@@ -76,7 +76,7 @@ pub enum RunError {
         /// What it said.
         message: String,
     },
-    /// A thread for a callback could not be spawned. No term is left behind.
+    /// A thread for a callback could not be spawned. No term is left behind; a lease was released.
     Thread(std::io::Error),
     /// The elector's own thread broke. That is a bug in this crate; please report it.
     Failed,
@@ -149,8 +149,14 @@ fn lead<'scope, 'env, C: Callbacks>(
         let term = guard.term();
         let work = Builder::new()
             .name("tenure-leading".to_owned())
-            .spawn_scoped(scope, move || callbacks.started_leading(term))
-            .map_err(RunError::Thread)?;
+            .spawn_scoped(scope, move || callbacks.started_leading(term));
+        let work = match work {
+            Ok(work) => work,
+            Err(error) => {
+                let _ = guard.resign();
+                return Err(RunError::Thread(error));
+            }
+        };
         let worked = work.join();
         // The work has returned. How the release goes shows in the status; the lease expires by itself.
         let lost = guard.end(if worked.is_ok() { LossCause::Resigned } else { LossCause::Failed });

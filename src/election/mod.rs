@@ -203,8 +203,11 @@ impl Election {
         if !matches!(input, Input::Resign { .. }) {
             self.expire(now, &mut step);
         }
+        // After a renewal the driver gets to look at what else is asked of it, also where the store is so slow
+        // that the next one is due already: else a resignation would wait for ever.
+        let pauses = matches!(input, Input::Renewed(_));
         self.take(now, dice, input, &mut step);
-        if self.sent.is_none() {
+        if self.sent.is_none() && !pauses {
             step.call = self.next_call(now);
         }
         step.wake_at = self.wake_at(now);

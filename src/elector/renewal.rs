@@ -85,11 +85,8 @@ impl Renewing {
     /// The thread's body. Whatever goes wrong in it, no term outlives it.
     pub(crate) fn run_to_the_end(self) {
         let shared = self.shared.clone();
-        if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
-            if let Some(term) = shared.current.load_full() {
-                let _ = term.seal(LossCause::Failed);
-            }
-        }
+        let _ = catch_unwind(AssertUnwindSafe(|| self.run()));
+        // The watchdog ends what is still live: that takes no code that may just have panicked here.
         let _ = shared.watchdog.send(Watch::Quit);
     }
 
@@ -139,8 +136,12 @@ impl Renewing {
                     self.waiters.push_back(waiter);
                     self.settle();
                 }
+                self.keep_up();
             }
-            Message::Withdraw { ticket } => self.withdraw(ticket),
+            Message::Withdraw { ticket } => {
+                self.withdraw(ticket);
+                self.keep_up();
+            }
             Message::Resign { fence, release, reply } => {
                 self.resign(fence, release);
                 if let Some(reply) = reply {
@@ -167,6 +168,12 @@ impl Renewing {
             self.shared.snapshot.lock().campaigning = wanted;
             self.feed(if wanted { Input::Campaign } else { Input::Withdraw });
         }
+    }
+
+    /// Messages come before the time to wake up, and most of them step the machine, which does what is due. The
+    /// rest, in a crowd, must not keep a renewal waiting.
+    fn keep_up(&mut self) {
+        self.feed(Input::Tick);
     }
 
     fn withdraw(&mut self, ticket: u64) {
@@ -281,6 +288,7 @@ impl Renewing {
         while let Some(waiter) = self.waiters.pop_front() {
             // Written down before it is handed over: the new owner may give it back at once.
             self.held.push(Held { ticket: waiter.ticket, term: term.clone() });
+            self.shared.snapshot.lock().campaigning = !self.waiters.is_empty();
             if waiter.reply.send(Ok((term.clone(), Hold::new(&self.shared)))).is_ok() {
                 return;
             }
