@@ -131,7 +131,6 @@ fn b13_every_call_of_the_interface_returns_inside_every_callback() {
                 let error = three.clone().shutdown(ms(50)).unwrap_err();
                 assert!(matches!(error, tenure::ShutdownError::WorkStillRunning), "{error}");
             }),
-            ..Recorder::new(|_: &Elector, _: Term| ())
         },
     );
     running.join().unwrap();

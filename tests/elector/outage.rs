@@ -219,7 +219,8 @@ fn b28_one_failed_or_timed_out_renewal_costs_nothing() {
 #[test]
 fn rule_18_whoever_is_told_that_it_is_over_finds_it_over() {
     // Every way to hear of the end, and every end: at that moment no check may still succeed.
-    let ends: [(LossCause, fn(&Elector, &Faulty)); 3] = [
+    type End = fn(&Elector, &Faulty);
+    let ends: [(LossCause, End); 3] = [
         (LossCause::Stopped, |elector, _| elector.stop()),
         (LossCause::Superseded, |_, store| assert!(store.memory().delete(NAME))),
         (LossCause::Expired, |_, store| store.set_all(&Mode::TimeOut)),

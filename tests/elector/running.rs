@@ -8,10 +8,11 @@ use tenure::{Callbacks, Elector, Leader, Lost, RunError, Term};
 
 use crate::util::eventually;
 
+type Work = dyn Fn(&Elector, Term) + Send + Sync;
 type Log = Arc<Mutex<Vec<String>>>;
 
 pub(crate) struct Recorder {
-    pub(crate) started: Box<dyn Fn(&Elector, Term) + Send + Sync>,
+    pub(crate) started: Box<Work>,
     pub(crate) stopped: Box<dyn Fn(Lost) + Send + Sync>,
     pub(crate) new_leader: Box<dyn Fn(&Leader) + Send + Sync>,
 }

@@ -184,6 +184,27 @@ fn a_shutdown_without_grace_after_the_guard_is_gone_is_clean() {
 }
 
 #[test]
+fn a_store_slower_than_the_renewals_does_not_keep_the_elector_from_listening() {
+    for stop in [true, false] {
+        let store = Faulty::new();
+        let (elector, guard) = leading(&store);
+        store.set(&[Kind::Renew], &Mode::Delay(ms(250)));
+        store.wait_for_call(Kind::Renew);
+        store.wait_for_call(Kind::Renew);
+        assert!(guard.is_leader());
+        if stop {
+            within(BOUND, move || elector.shutdown(ms(10))).unwrap_err();
+            let renewals = store.calls(Kind::Renew);
+            std::thread::sleep(ms(600));
+            assert!(store.calls(Kind::Renew) <= renewals + 1, "abandoned, and renewed all the same");
+        } else {
+            guard.resign().unwrap();
+            assert!(is_released(&store));
+        }
+    }
+}
+
+#[test]
 fn b11_everything_returns_in_time_while_the_store_hangs_for_ever() {
     let hung = || {
         let store = Faulty::new();
