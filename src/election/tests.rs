@@ -181,12 +181,13 @@ fn waiting() -> Driven {
 fn every_request_in_every_phase() {
     use LossCause::{Expired, Stopped};
     type Made = fn() -> Driven;
+    type Case = (Made, Input, &'static str, Option<TermChange>, Option<Call>);
     let one = || fence(1);
     let end = |cause| Some(TermChange::End { fence: fence(1), cause });
     let resign = || Input::Resign { fence: fence(1), release: true };
     let renew = || Some(Call::Renew { fence: fence(1) });
     let release = || Some(Call::Release { fence: fence(1) });
-    let cases: Vec<(Made, Input, &str, Option<TermChange>, Option<Call>)> = vec![
+    let cases: Vec<Case> = vec![
         (|| Driven::new(settings()), Input::Tick, "idle", None, None),
         (|| Driven::new(settings()), Input::Withdraw, "idle", None, None),
         (|| Driven::new(settings()), Input::Stop, "idle", None, None),
