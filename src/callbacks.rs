@@ -113,14 +113,14 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
 pub(crate) fn run(elector: &Elector, callbacks: &impl Callbacks) -> Result<(), RunError> {
     let (finished, finish) = bounded::<Infallible>(0);
     let (intact, broken) = bounded::<Infallible>(0);
-    let panicked = Mutex::new(None);
+    let (panicked, leading) = (Mutex::new(None), Mutex::new(None));
     let outcome = std::thread::scope(|scope| {
-        let announcer = Announcer { elector, callbacks, panicked: &panicked };
+        let announcer = Announcer { elector, callbacks, panicked: &panicked, leading: &leading };
         Builder::new()
             .name("tenure-new-leader".to_owned())
             .spawn_scoped(scope, move || announcer.run(&finish, intact))
             .map_err(RunError::Thread)?;
-        let outcome = lead(scope, elector, callbacks, &broken);
+        let outcome = lead(scope, elector, callbacks, &broken, &leading);
         drop(finished);
         outcome
     });
@@ -136,6 +136,7 @@ fn lead<'scope, 'env, C: Callbacks>(
     elector: &Elector,
     callbacks: &'env C,
     broken: &Receiver<Infallible>,
+    leading: &Mutex<Option<Term>>,
 ) -> Result<(), RunError> {
     loop {
         let guard = match elector.campaign(None, true, broken) {
@@ -143,10 +144,12 @@ fn lead<'scope, 'env, C: Callbacks>(
             Err(CampaignError::Failed) => return Err(RunError::Failed),
             Err(_) => return Ok(()),
         };
+        let term = guard.term();
+        // Shown first, looked second; a broken announcer does it the other way round, so one sees the other.
+        *leading.lock() = Some(term.clone());
         if broken.try_recv() == Err(TryRecvError::Disconnected) {
             return Ok(());
         }
-        let term = guard.term();
         let work = Builder::new()
             .name("tenure-leading".to_owned())
             .spawn_scoped(scope, move || callbacks.started_leading(term));
@@ -176,6 +179,8 @@ struct Announcer<'a, C> {
     elector: &'a Elector,
     callbacks: &'a C,
     panicked: &'a Mutex<Option<RunError>>,
+    /// The term that `started_leading` was, or is about to be, called with.
+    leading: &'a Mutex<Option<Term>>,
 }
 
 impl<C: Callbacks> Announcer<'_, C> {
@@ -189,9 +194,10 @@ impl<C: Callbacks> Announcer<'_, C> {
                 told = Some(leader.fence);
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.callbacks.new_leader(&leader))) {
                     *self.panicked.lock() = Some(panicked("new_leader", &*panic));
-                    // In this order: a term that the main loop takes on before it sees this is there to be failed.
                     drop(intact);
-                    self.elector.fail_term();
+                    if let Some(term) = &*self.leading.lock() {
+                        self.elector.fail(term);
+                    }
                     return;
                 }
             }

@@ -199,8 +199,8 @@ impl Election {
     /// Takes one input at local time `now`; `dice` is a random number for jitter.
     pub(crate) fn step(&mut self, now: Time, dice: u64, input: Input) -> Step {
         let mut step = Step::default();
-        // A resignation knows whether the term was live when it came; everything else finds the deadline first.
-        if !matches!(input, Input::Resign { .. }) {
+        // Its resignation knows whether the term was live when it came; everything else finds the deadline first.
+        if !self.resigns(&input) {
             self.expire(now, &mut step);
         }
         // After a renewal the driver gets to look at what else is asked of it, also where the store is so slow
@@ -212,6 +212,11 @@ impl Election {
         }
         step.wake_at = self.wake_at(now);
         step
+    }
+
+    /// Whether the input gives up the term that is under way.
+    fn resigns(&self, input: &Input) -> bool {
+        matches!((&self.phase, input), (Phase::Holding(h), Input::Resign { fence, .. }) if h.fence == *fence)
     }
 
     /// The deadline passed: whatever the input is, the term is over (rule 4).

@@ -237,7 +237,8 @@ fn every_request_in_every_phase() {
         assert_eq!((driven.phase(), step.term, step.call), (phase, term, call), "{what}");
     }
     // At the deadline, whatever comes: only a resignation knows better.
-    for input in [Input::Tick, Input::RenewNow, Input::Withdraw, Input::Stop, Input::Ended(fence(7))] {
+    let other = Input::Resign { fence: fence(7), release: true };
+    for input in [Input::Tick, Input::RenewNow, Input::Withdraw, Input::Stop, Input::Ended(fence(7)), other] {
         let mut driven = holding();
         let what = format!("{input:?}");
         let step = driven.after(13_500, input);

@@ -248,8 +248,15 @@ impl Engine {
     pub(crate) fn status(&self) -> Status {
         let shared = &self.shared;
         let term = self.current().filter(|term| term.is_leader());
-        let known = shared.snapshot.lock().clone();
         let now = shared.clock.now();
+        let known = {
+            let mut known = shared.snapshot.lock();
+            // The renewal thread writes it down, too, but it may be waiting for a store that never answers.
+            if term.is_none() && shared.is_held() {
+                known.overrun_since.get_or_insert(now);
+            }
+            known.clone()
+        };
         let role = match &term {
             Some(_) => Role::Leader,
             None if known.campaigning => Role::Candidate,
@@ -269,7 +276,7 @@ impl Engine {
             observed_age: known.answered_at.map(|at| now.saturating_since(at)),
             remaining: term.as_ref().map(|t| t.remaining()),
             last_error: known.last_error,
-            overrun: known.overrun_since.map(|at| now.saturating_since(at)),
+            overrun: known.overrun_since.filter(|_| shared.is_held()).map(|at| now.saturating_since(at)),
             terms: known.terms,
             renewals: known.renewals,
             failures: known.failures,

@@ -291,11 +291,9 @@ impl Elector {
         self.engine().shared.snapshot.lock().leader.clone()
     }
 
-    /// Ends the term under way because something in this process broke; its lease is kept until the guard goes.
-    pub(crate) fn fail_term(&self) {
-        if let Some(term) = self.engine().current() {
-            self.engine().shared.end(&term, LossCause::Failed);
-        }
+    /// Ends a term because something in this process broke; its lease is kept until the guard goes.
+    pub(crate) fn fail(&self, term: &Term) {
+        self.engine().shared.end(term, LossCause::Failed);
     }
 
     /// Whether this participant leads at this very moment (rule 4). Never blocks, takes no lock.

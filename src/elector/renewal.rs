@@ -281,6 +281,9 @@ impl Renewing {
         let mut snapshot = self.shared.snapshot.lock();
         snapshot.terms += 1;
         snapshot.release_error = None;
+        if self.held.is_empty() {
+            snapshot.overrun_since = None;
+        }
         drop(snapshot);
         if self.shared.is_stopped() {
             self.shared.end(&term, LossCause::Stopped);

@@ -230,6 +230,7 @@ fn nothing_is_campaigned_for_while_a_callback_still_runs_after_a_loss() {
     let bids = store.calls(Kind::Acquire);
     std::thread::sleep(ms(1_500));
     assert_eq!(store.calls(Kind::Acquire), bids);
+    assert_eq!(store.calls(Kind::Release), 0, "the work may still be going on");
     assert_eq!(elector.status().role, Role::Idle);
     assert!(elector.status().overrun.unwrap() >= ms(1_400));
     drop(held);
@@ -338,4 +339,20 @@ fn new_leader_tells_each_term_once_its_own_included() {
     running.join().unwrap();
     let told = told.lock().clone();
     assert!(told.windows(2).all(|w| w[0] < w[1]) && told.len() >= 3, "{told:?}");
+}
+
+#[test]
+fn a_panic_of_new_leader_does_not_end_a_term_that_is_not_its_own() {
+    let store = MemoryStore::new();
+    let elector = start(&store, calm());
+    let guard = elector.wait_for_leadership().unwrap();
+    let running = Running::start(
+        &elector,
+        Recorder {
+            new_leader: Box::new(|_| panic!("no")),
+            ..Recorder::new(|_: &Elector, _: Term| unreachable!())
+        },
+    );
+    assert_eq!(running.join().unwrap_err().to_string(), "new_leader panicked: no");
+    assert!(guard.is_leader(), "{:?}", guard.check());
 }

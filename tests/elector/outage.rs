@@ -37,6 +37,10 @@ fn rule_6_a_hanging_store_ends_the_term_on_time_and_wakes_everybody() {
     assert!(at.duration_since(hung) < ms(900) + ms(600));
     assert!(SystemClock::new().now() > boot);
     assert!(!elector.is_leader() && elector.status().role != Role::Leader);
+    // B10 (c): the guard is held on to, and that shows although the store still does not answer.
+    eventually("the overrun", || elector.status().overrun.is_some_and(|overrun| overrun >= ms(100)));
+    drop(guard);
+    assert!(elector.status().overrun.is_none());
     store.set_all(&Mode::Pass);
 }
 

@@ -243,6 +243,31 @@ fn b11_everything_returns_in_time_while_the_store_hangs_for_ever() {
 }
 
 #[test]
+fn after_the_threads_have_ended_every_call_still_returns() {
+    let store = Faulty::new();
+    let (elector, guard) = leading(&store);
+    let (term, events) = (guard.term(), elector.events());
+    guard.resign().unwrap();
+    let ending = elector.clone();
+    within(BOUND, move || ending.shutdown(BOUND)).unwrap();
+    let calls = store.all_calls();
+    within(BOUND, move || {
+        assert!(matches!(elector.wait_for_leadership(), Err(CampaignError::Stopped)));
+        assert!(matches!(elector.wait_for_leadership_timeout(ms(10)), Err(CampaignError::Stopped)));
+        elector.run(|_| unreachable!()).unwrap();
+        let status = elector.status();
+        assert_eq!((status.role, status.overrun), (tenure::Role::Idle, None));
+        assert!(!elector.is_leader() && elector.events().try_recv().is_err());
+        assert!(term.check().is_err() && term.sleep(BOUND).is_err() && term.lost().recv().is_ok());
+        elector.stop();
+        elector.clone().shutdown(Duration::MAX).unwrap();
+        elector.shutdown(Duration::ZERO).unwrap();
+    });
+    assert_eq!(store.all_calls(), calls);
+    assert_eq!(terms(&events), [(1, Some(LossCause::Resigned))]);
+}
+
+#[test]
 fn b09_dropping_guard_and_elector_hands_over_before_main_returns() {
     let store = MemoryStore::new();
     {
