@@ -189,7 +189,7 @@ impl Renewing {
 
     fn resign(&mut self, fence: Fence, release: bool) {
         self.held.retain(|h| h.term.fence() != fence);
-        if self.held.is_empty() {
+        if self.held.iter().all(|held| held.term.is_leader()) {
             self.shared.snapshot.lock().overrun_since = None;
         }
         self.last_release = None;

@@ -9,6 +9,7 @@ mod callbacks;
 mod faulty;
 mod handover;
 mod outage;
+mod races;
 mod resources;
 mod rides;
 mod running;

@@ -327,3 +327,43 @@ fn b12_a_renewal_thread_that_breaks_takes_its_term_with_it() {
     assert!(is_held(&store));
     within(BOUND, move || elector.shutdown(ms(10))).unwrap();
 }
+
+/// A clock that lags behind for the renewal thread: as if that thread were frozen after each of its readings.
+#[derive(Clone, Debug)]
+struct Lagging {
+    renewal: ManualClock,
+    everybody_else: ManualClock,
+}
+
+impl Clock for Lagging {
+    fn now(&self) -> Time {
+        match std::thread::current().name() {
+            Some("tenure-renewal") => self.renewal.now(),
+            _ => self.everybody_else.now(),
+        }
+    }
+}
+
+#[test]
+fn rule_5_a_frozen_renewal_thread_revives_nothing_either() {
+    let start = Time::from_nanos(5_000_000_000);
+    let clock = Lagging { renewal: ManualClock::new(start), everybody_else: ManualClock::new(start) };
+    let store = Faulty::new();
+    let elector = Elector::start_with_clock(store.clone(), calm().build().unwrap(), clock.clone()).unwrap();
+    let events = elector.events();
+    let guard = elector.wait_for_leadership().unwrap();
+    let term = guard.term();
+    store.set(&[Kind::Renew], &Mode::HoldReply);
+    let publishing = std::thread::spawn(move || (guard.publish("x"), guard));
+    store.wait_until_hanging(Kind::Renew);
+    clock.everybody_else.advance(ms(7_500));
+    assert_eq!(term.check().unwrap_err().cause, LossCause::Expired);
+    // By the renewal thread's clock the answer is in time, and prolongs the term.
+    clock.renewal.advance(ms(7_000));
+    store.set_all(&Mode::Pass);
+    let (published, guard) = publishing.join().unwrap();
+    assert!(matches!(published, Err(PublishError::Lost(_))), "{published:?}");
+    assert!(!elector.is_leader() && guard.check().is_err());
+    assert_eq!(wait_for_terms(&events, 2), [(1, None), (1, Some(LossCause::Expired))]);
+    assert_eq!(elector.status().terms, 1);
+}

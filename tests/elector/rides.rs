@@ -49,3 +49,21 @@ fn a_deleted_row_is_reported_and_waited_out_by_whoever_saw_it() {
     assert!(next.fence() > term.fence());
     assert!(events.try_iter().any(|event| matches!(event, Event::RowGone)));
 }
+
+#[test]
+fn the_overrun_of_an_old_guard_is_not_laid_to_the_next_one() {
+    let store = MemoryStore::new();
+    let elector = start(&store, calm());
+    let old = elector.wait_for_leadership().unwrap();
+    let waiting = elector.clone();
+    let next = std::thread::spawn(move || waiting.wait_for_leadership().unwrap());
+    store.step_clock(3_600_000_000);
+    let next = next.join().unwrap();
+    assert!(old.check().is_err() && next.is_leader());
+    assert!(elector.status().overrun.is_some());
+    drop(old);
+    eventually("no overrun", || elector.status().overrun.is_none());
+    assert!(next.is_leader());
+    next.resign().unwrap();
+    assert!(elector.status().overrun.is_none());
+}
