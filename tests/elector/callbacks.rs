@@ -94,7 +94,7 @@ fn b13_a_callback_that_blocks_for_several_leases_loses_nothing() {
         },
     );
     running.join().unwrap();
-    assert_eq!(terms(&events), [(1, None), (1, Some(LossCause::Stopped))]);
+    assert_eq!(wait_for_terms(&events, 2), [(1, None), (1, Some(LossCause::Stopped))]);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn b12_a_panic_of_the_work_ends_the_term_releases_and_is_reported() {
     let error = running.join().unwrap_err();
     assert_eq!(error.to_string(), "started_leading panicked: no more disk");
     assert!(is_released(&store) && !elector.is_leader());
-    assert_eq!(terms(&events), [(1, None), (1, Some(LossCause::Failed))]);
+    assert_eq!(wait_for_terms(&events, 2), [(1, None), (1, Some(LossCause::Failed))]);
     let log = running.log();
     assert!(log.iter().any(|l| l.starts_with("stopped 1 the store or a callback panicked")), "{log:?}");
     // And the elector is as good as new.

@@ -35,7 +35,11 @@ fn a_stop_at_any_moment_wakes_everybody_and_leaves_nothing() {
         within(BOUND, move || ending.shutdown(BOUND)).unwrap();
         assert!(!is_held(&store), "round {round}");
         assert_eq!(elector.status().role, Role::Idle);
-        let seen = terms(&events);
+        let mut seen = Vec::new();
+        eventually("an end for each beginning", || {
+            seen.extend(terms(&events));
+            seen.len() % 2 == 0
+        });
         let lost = seen.iter().filter(|(_, cause)| cause.is_some()).count();
         assert!(seen.len() == 2 * lost && lost <= 1, "round {round}: {seen:?}");
     }

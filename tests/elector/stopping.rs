@@ -75,7 +75,7 @@ fn b10_stop_ends_the_term_at_once_and_keeps_the_lease_until_the_guard_goes() {
     drop(guard);
     eventually("the release", || is_released(&store));
     assert!(elector.status().overrun.is_none());
-    assert_eq!(terms(&events), [(1, Some(LossCause::Stopped))]);
+    assert_eq!(wait_for_terms(&events, 1), [(1, Some(LossCause::Stopped))]);
     let error = elector.wait_for_leadership().unwrap_err();
     assert!(matches!(error, CampaignError::Stopped), "{error}");
 }
@@ -264,7 +264,7 @@ fn after_the_threads_have_ended_every_call_still_returns() {
         elector.shutdown(Duration::ZERO).unwrap();
     });
     assert_eq!(store.all_calls(), calls);
-    assert_eq!(terms(&events), [(1, Some(LossCause::Resigned))]);
+    assert_eq!(wait_for_terms(&events, 1), [(1, Some(LossCause::Resigned))]);
 }
 
 #[test]
