@@ -157,6 +157,8 @@ pub(crate) struct Election {
     no_bid_before: Time,
     /// Bids lost in a row.
     lost_bids: u32,
+    /// The term that ended at its deadline. Its resignation may still be on the way.
+    expired: Option<Fence>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +190,7 @@ impl Election {
             bid_open: false,
             no_bid_before: Time::ZERO,
             lost_bids: 0,
+            expired: None,
         }
     }
 
@@ -226,6 +229,7 @@ impl Election {
                 if !h.winding_down {
                     step.term = Some(TermChange::End { fence: h.fence, cause: LossCause::Expired });
                 }
+                self.expired = Some(h.fence);
                 self.leave(now);
             }
         }
@@ -419,8 +423,12 @@ impl Election {
     }
 
     fn resign(&mut self, now: Time, fence: Fence, release: bool) {
-        let Phase::Holding(holding) = &self.phase else { return };
-        if holding.fence != fence {
+        // Where the resignation waited for the store until the deadline had passed, a renewal may have landed
+        // meanwhile: without a release nobody would lead for the rest of that lease.
+        let late = self.expired.take_if(|expired| *expired == fence).is_some()
+            && release
+            && matches!(self.phase, Phase::Idle | Phase::Candidate { .. });
+        if !late && !matches!(&self.phase, Phase::Holding(h) if h.fence == fence) {
             return;
         }
         // Others poll once in a retry period; whoever resigned does not snatch the lease back before them.
@@ -448,6 +456,7 @@ impl Election {
 
     fn abandon(&mut self, step: &mut Step) {
         self.stop(step);
+        self.expired = None;
         if matches!(self.phase, Phase::Holding(_)) {
             self.phase = Phase::Idle;
         }

@@ -252,6 +252,32 @@ fn every_request_in_every_phase() {
 }
 
 #[test]
+fn a_resignation_that_waited_past_the_deadline_still_releases() {
+    let resign = |release| Input::Resign { fence: fence(1), release };
+    let expired = || {
+        let mut driven = holding();
+        assert!(driven.after(13_500, Input::Tick).term.is_some());
+        driven
+    };
+    assert_eq!(expired().feed(resign(true)).call, Some(Call::Release { fence: fence(1) }));
+    assert_eq!(expired().feed(resign(false)).call, None, "it was lost before it was resigned");
+    let mut driven = expired();
+    driven.feed(Input::Abandon);
+    assert_eq!(driven.feed(resign(true)).call, None, "abandoned: left to expire");
+    let mut driven = expired();
+    driven.feed(resign(true));
+    driven.feed(Input::Released);
+    assert_eq!(driven.feed(resign(true)).call, None, "once is enough");
+    // Also where somebody else waits already, who then lets others go first.
+    let mut driven = expired();
+    assert_eq!(driven.feed(Input::Campaign).call, Some(Call::Observe));
+    driven.feed(Input::Observed(Err(Trouble::Error)));
+    assert_eq!(driven.feed(resign(true)).call, Some(Call::Release { fence: fence(1) }));
+    driven.feed(Input::Released);
+    assert_eq!(driven.phase(), "candidate");
+}
+
+#[test]
 fn answers_to_no_question_change_nothing() {
     let makers = [|| Driven::new(settings()), waiting, holding, winding_down];
     for make in makers {

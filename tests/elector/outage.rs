@@ -189,6 +189,21 @@ fn b02_the_guard_of_a_lost_term_does_not_free_its_successor() {
 }
 
 #[test]
+fn b08_a_guard_dropped_while_a_renewal_hangs_past_the_deadline_is_released_all_the_same() {
+    let store = Faulty::new();
+    let elector = start(&store, brisk());
+    let guard = elector.wait_for_leadership().unwrap();
+    store.set(&[Kind::Renew], &Mode::HoldReply);
+    store.wait_until_hanging(Kind::Renew);
+    let (term, over) = (guard.term(), Instant::now() + guard.remaining());
+    drop(guard);
+    assert_eq!(term.check().unwrap_err().cause, LossCause::Resigned);
+    eventually("the deadline", || Instant::now() > over);
+    store.set_all(&Mode::Pass);
+    eventually("the release", || is_released(&store));
+}
+
+#[test]
 fn b12_a_store_that_panics_costs_the_term_and_not_the_thread() {
     let store = Faulty::new();
     let elector = start(&store, calm());
