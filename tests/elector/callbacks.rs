@@ -254,7 +254,7 @@ fn b10_callbacks_are_shut_down_with_and_without_enough_grace() {
                 std::thread::sleep(ms(1_500)); // Winding down takes longer than a lease.
             }),
         );
-        eventually("the term", || elector.is_leader());
+        eventually("the work", || running.log().iter().any(|l| l.starts_with("started")));
         let ending = elector.clone();
         let outcome = within(BOUND, move || ending.shutdown(grace));
         if clean {
@@ -290,7 +290,7 @@ fn b10_a_partition_cancels_the_work_in_time_and_stopped_comes_after_it_returned(
             })
         },
     );
-    eventually("the term", || elector.is_leader());
+    eventually("the work", || running.log().iter().any(|l| l.starts_with("started")));
     store.set_all(&Mode::TimeOut);
     eventually("the overrun", || elector.status().overrun.is_some());
     running.join().unwrap();

@@ -56,9 +56,9 @@ fn each_term_is_reported_once_whoever_ends_it_first() {
         let (term, stopper) = (guard.term(), elector.clone());
         let pause = Duration::from_micros(rng.u64(0..400));
         // Superseded, stopped and resigned within the same moment.
-        store.set(&[Kind::Renew], &Mode::HoldReply);
-        store.memory().delete(NAME);
+        store.set(&[Kind::Renew], &Mode::Hang);
         store.wait_until_hanging(Kind::Renew);
+        store.memory().delete(NAME);
         let stop = std::thread::spawn(move || stopper.stop());
         store.set(&[Kind::Renew], &Mode::Pass);
         std::thread::sleep(pause);
@@ -142,8 +142,8 @@ fn o5_each_started_has_its_stopped_however_the_run_ends() {
         panics += usize::from(elector.run(&erratic).is_err());
         let (started, stopped) = (erratic.started.into_inner(), erratic.stopped.into_inner());
         assert_eq!(started, stopped, "round {round}");
-        assert!(!elector.is_leader());
-        eventually("the release", || !is_held(&store));
+        // A term that was just won when the run ended is given back by the renewal thread.
+        eventually("the release", || !elector.is_leader() && !is_held(&store));
         within(BOUND, move || elector.shutdown(BOUND)).unwrap();
     }
     assert!(panics > 0 && panics < 80, "{panics}");
