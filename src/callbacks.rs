@@ -76,7 +76,7 @@ pub enum RunError {
         /// What it said.
         message: String,
     },
-    /// A thread for a callback could not be spawned. No term is left behind; a lease was released.
+    /// A thread for a callback could not be spawned. No term is left behind.
     Thread(std::io::Error),
     /// The elector's own thread broke. That is a bug in this crate; please report it.
     Failed,

@@ -202,13 +202,13 @@ impl Election {
     /// Takes one input at local time `now`; `dice` is a random number for jitter.
     pub(crate) fn step(&mut self, now: Time, dice: u64, input: Input) -> Step {
         let mut step = Step::default();
-        // Its resignation knows whether the term was live when it came; everything else finds the deadline first.
+        // A resignation knows whether its term was live when it came; anything else finds the deadline first.
         if !self.resigns(&input) {
             self.expire(now, &mut step);
         }
-        // After a renewal the driver gets to look at what else is asked of it, also where the store is so slow
-        // that the next one is due already: else a resignation would wait for ever.
-        let pauses = matches!(input, Input::Renewed(_));
+        // After a renewal or a release the driver gets to answer whoever asked for it, and to look at what else is
+        // asked, before it makes the next call: a store may be so slow that a renewal is due already.
+        let pauses = matches!(input, Input::Renewed(_) | Input::Released);
         self.take(now, dice, input, &mut step);
         if self.sent.is_none() && !pauses {
             step.call = self.next_call(now);

@@ -162,6 +162,12 @@ fn releasing() -> Driven {
     driven
 }
 
+fn releasing_and_wanted() -> Driven {
+    let mut driven = releasing();
+    driven.feed(Input::Campaign);
+    driven
+}
+
 /// A bid whose outcome is unknown, and nobody who wants it.
 fn tidying() -> Driven {
     let mut driven = bidding();
@@ -229,6 +235,7 @@ fn every_request_in_every_phase() {
         (releasing, Input::Stop, "releasing", None, None),
         (releasing, Input::Abandon, "releasing", None, None),
         (releasing, Input::Released, "idle", None, None),
+        (releasing_and_wanted, Input::Released, "candidate", None, None),
     ];
     for (make, input, phase, term, call) in cases {
         let mut driven = make();

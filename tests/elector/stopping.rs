@@ -278,6 +278,21 @@ fn b09_dropping_guard_and_elector_hands_over_before_main_returns() {
 }
 
 #[test]
+fn a_resignation_is_answered_by_its_release_and_not_by_the_next_campaign() {
+    let store = Faulty::new();
+    let (elector, guard) = leading(&store);
+    let waiting = elector.clone();
+    let waiter = std::thread::spawn(move || waiting.wait_for_leadership().is_err());
+    eventually("renewals with a waiter", || elector.status().renewals >= 2);
+    store.set(&[Kind::Observe], &Mode::Hang);
+    within(BOUND, move || guard.resign()).unwrap();
+    store.wait_until_hanging(Kind::Observe);
+    elector.stop();
+    assert!(waiter.join().unwrap());
+    store.set_all(&Mode::Pass);
+}
+
+#[test]
 fn a_release_that_failed_is_reported_by_resign_and_by_shutdown() {
     let store = Faulty::new();
     let (elector, guard) = leading(&store);
