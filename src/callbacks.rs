@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::elector::{CampaignError, Elector};
 use crate::event::Leader;
-use crate::guard::{LeaderGuard, Lost, Term};
+use crate::guard::{Lost, Term};
 use crate::term::LossCause;
 
 /// What [`Elector::run`] calls. Any of them may call the elector, [`Elector::stop`] included.
@@ -113,14 +113,14 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
 pub(crate) fn run(elector: &Elector, callbacks: &impl Callbacks) -> Result<(), RunError> {
     let (finished, finish) = bounded::<Infallible>(0);
     let (intact, broken) = bounded::<Infallible>(0);
-    let panicked = Mutex::new(None);
+    let (panicked, leading) = (Mutex::new(None), Mutex::new(None));
     let outcome = std::thread::scope(|scope| {
-        let announcer = Announcer { elector, callbacks, panicked: &panicked };
+        let announcer = Announcer { elector, callbacks, panicked: &panicked, leading: &leading };
         Builder::new()
             .name("tenure-new-leader".to_owned())
             .spawn_scoped(scope, move || announcer.run(&finish, intact))
             .map_err(RunError::Thread)?;
-        let outcome = lead(scope, elector, callbacks, &broken);
+        let outcome = lead(scope, elector, callbacks, &broken, &leading);
         drop(finished);
         outcome
     });
@@ -136,6 +136,7 @@ fn lead<'scope, 'env, C: Callbacks>(
     elector: &Elector,
     callbacks: &'env C,
     broken: &Receiver<Infallible>,
+    leading: &Mutex<Option<Term>>,
 ) -> Result<(), RunError> {
     loop {
         let guard = match elector.campaign(None, true, broken) {
@@ -143,28 +144,30 @@ fn lead<'scope, 'env, C: Callbacks>(
             Err(CampaignError::Failed) => return Err(RunError::Failed),
             Err(_) => return Ok(()),
         };
+        let term = guard.term();
+        // Shown first, looked second; a broken announcer does it the other way round, so one sees the other.
+        *leading.lock() = Some(term.clone());
         if broken.try_recv() == Err(TryRecvError::Disconnected) {
             return Ok(());
         }
-        let term = guard.term();
         let work = Builder::new()
             .name("tenure-leading".to_owned())
-            .spawn_scoped(scope, move || callbacks.started_leading(term))
-            .map_err(RunError::Thread)?;
+            .spawn_scoped(scope, move || callbacks.started_leading(term));
+        let work = match work {
+            Ok(work) => work,
+            Err(error) => {
+                let _ = guard.resign();
+                return Err(RunError::Thread(error));
+            }
+        };
         let worked = work.join();
-        let lost = end(guard);
+        // The work has returned. How the release goes shows in the status; the lease expires by itself.
+        let lost = guard.end(if worked.is_ok() { LossCause::Resigned } else { LossCause::Failed });
+        let _ = guard.resign();
         let told = catch_unwind(AssertUnwindSafe(|| callbacks.stopped_leading(lost)));
         worked.map_err(|panic| panicked("started_leading", &*panic))?;
         told.map_err(|panic| panicked("stopped_leading", &*panic))?;
     }
-}
-
-/// The work has returned: gives the lease up and says how the term ended.
-fn end(guard: LeaderGuard) -> Lost {
-    let lost = guard.check().err().unwrap_or(Lost { fence: guard.fence(), cause: LossCause::Resigned });
-    // How the release went shows in the status; the lease expires by itself.
-    let _ = guard.resign();
-    lost
 }
 
 fn panicked(callback: &'static str, panic: &(dyn Any + Send)) -> RunError {
@@ -176,6 +179,8 @@ struct Announcer<'a, C> {
     elector: &'a Elector,
     callbacks: &'a C,
     panicked: &'a Mutex<Option<RunError>>,
+    /// The term that `started_leading` was, or is about to be, called with.
+    leading: &'a Mutex<Option<Term>>,
 }
 
 impl<C: Callbacks> Announcer<'_, C> {
@@ -189,8 +194,10 @@ impl<C: Callbacks> Announcer<'_, C> {
                 told = Some(leader.fence);
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.callbacks.new_leader(&leader))) {
                     *self.panicked.lock() = Some(panicked("new_leader", &*panic));
-                    self.elector.fail_term();
                     drop(intact);
+                    if let Some(term) = &*self.leading.lock() {
+                        self.elector.fail(term);
+                    }
                     return;
                 }
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::elector::Engine;
+use crate::elector::{Engine, Hold};
 use crate::lease::Fence;
 use crate::store::StoreError;
 use crate::term::{AtomicTerm, LossCause};
@@ -250,12 +250,20 @@ impl Term {
 #[must_use = "dropping the guard ends the term at once: bind it to a name (`_guard`, not `_`) for as long as you lead"]
 pub struct LeaderGuard {
     term: Term,
+    /// Taken when the lease is given up.
+    hold: Option<Hold>,
     engine: Arc<Engine>,
 }
 
 impl LeaderGuard {
-    pub(crate) fn new(term: Term, engine: Arc<Engine>) -> LeaderGuard {
-        LeaderGuard { term, engine }
+    pub(crate) fn new(term: Term, hold: Hold, engine: Arc<Engine>) -> LeaderGuard {
+        LeaderGuard { term, hold: Some(hold), engine }
+    }
+
+    /// Ends the term, unless it is over already, and says how it ended. The lease is kept.
+    pub(crate) fn end(&self, cause: LossCause) -> Lost {
+        let cause = self.engine.end(&self.term, cause);
+        Lost { fence: self.fence(), cause }
     }
 
     /// The fence, if the term is live at this very moment; see [`Term::check`].
@@ -320,17 +328,19 @@ impl LeaderGuard {
     ///
     /// # Errors
     /// Whether the lease was released is unknown; it expires by itself. The term is over in any case.
-    pub fn resign(self) -> Result<(), StoreError> {
-        let term = self.term.clone();
-        let engine = self.engine.clone();
-        engine.resign_and_wait(&term)
-        // `self` is dropped here; the term is over already, so that does nothing more.
+    pub fn resign(mut self) -> Result<(), StoreError> {
+        match self.hold.take() {
+            Some(hold) => self.engine.resign_and_wait(&self.term, hold),
+            None => Ok(()),
+        }
     }
 }
 
 impl Drop for LeaderGuard {
     fn drop(&mut self) {
-        self.engine.resign(&self.term);
+        if let Some(hold) = self.hold.take() {
+            self.engine.resign(&self.term, hold);
+        }
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) enum Message {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) ticket: u64,
-    pub(crate) reply: Sender<Result<Term, StoreError>>,
+    pub(crate) reply: Sender<Result<(Term, Hold), StoreError>>,
     /// Errors that a person must mend are waited out, too.
     pub(crate) rides_out_fatal: bool,
 }
@@ -69,8 +69,8 @@ pub(crate) struct Shared {
     pub(crate) reporter: Arc<Reporter>,
     /// The term of this participant that began last.
     pub(crate) current: ArcSwapOption<Term>,
-    /// Terms that somebody still holds a guard of.
-    pub(crate) guards: AtomicUsize,
+    /// Terms that somebody still holds a guard of, or is about to.
+    guards: AtomicUsize,
     pub(crate) snapshot: Mutex<Snapshot>,
     pub(crate) watchdog: Sender<Watch>,
     stopped: AtomicBool,
@@ -79,7 +79,29 @@ pub(crate) struct Shared {
     stop_seen: Receiver<Infallible>,
 }
 
+/// Counts a guard for as long as it exists. It is made before the term is handed over and dropped with the
+/// guard, not when the renewal thread hears of that: the thread may be waiting for the store.
+#[derive(Debug)]
+pub(crate) struct Hold(Arc<Shared>);
+
+impl Hold {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Hold {
+        shared.guards.fetch_add(1, Ordering::AcqRel);
+        Hold(shared.clone())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.guards.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Shared {
+    pub(crate) fn is_held(&self) -> bool {
+        self.guards.load(Ordering::Acquire) > 0
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
@@ -160,22 +182,32 @@ impl Engine {
         self.shared.current.load_full()
     }
 
-    /// Ends the term for everybody, then tells the threads (rule 18). Never blocks.
-    pub(crate) fn resign(&self, term: &Term) {
+    /// Ends the term for everybody, then tells the threads (rule 18), then lets go of it. Never blocks.
+    pub(crate) fn resign(&self, term: &Term, hold: Hold) {
         self.end_and_tell(term, None);
+        drop(hold);
     }
 
-    pub(crate) fn resign_and_wait(&self, term: &Term) -> Result<(), StoreError> {
+    pub(crate) fn resign_and_wait(&self, term: &Term, hold: Hold) -> Result<(), StoreError> {
         let (reply, answer) = bounded(1);
         self.end_and_tell(term, Some(reply));
+        drop(hold);
         match answer.recv_timeout(self.patience()) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout) => Err(StoreError::timeout(
                 "the lease was not seen released within operation_timeout; it expires by itself",
             )),
-            // The renewal thread has ended: there was nothing left to release.
-            Err(RecvTimeoutError::Disconnected) => Ok(()),
+            // It does not end by itself while a term is held.
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(StoreError::retryable("the elector's renewal thread broke; the lease expires by itself"))
+            }
         }
+    }
+
+    /// Ends the term, unless it is over already, and says how it ended.
+    pub(crate) fn end(&self, term: &Term, cause: LossCause) -> LossCause {
+        self.shared.end(term, cause);
+        term.check().err().map_or(cause, |lost| lost.cause)
     }
 
     fn end_and_tell(&self, term: &Term, reply: Option<Sender<Result<(), StoreError>>>) {
@@ -216,8 +248,15 @@ impl Engine {
     pub(crate) fn status(&self) -> Status {
         let shared = &self.shared;
         let term = self.current().filter(|term| term.is_leader());
-        let known = shared.snapshot.lock().clone();
         let now = shared.clock.now();
+        let known = {
+            let mut known = shared.snapshot.lock();
+            // The renewal thread writes it down, too, but it may be waiting for a store that never answers.
+            if term.is_none() && shared.is_held() {
+                known.overrun_since.get_or_insert(now);
+            }
+            known.clone()
+        };
         let role = match &term {
             Some(_) => Role::Leader,
             None if known.campaigning => Role::Candidate,
@@ -237,7 +276,7 @@ impl Engine {
             observed_age: known.answered_at.map(|at| now.saturating_since(at)),
             remaining: term.as_ref().map(|t| t.remaining()),
             last_error: known.last_error,
-            overrun: known.overrun_since.map(|at| now.saturating_since(at)),
+            overrun: known.overrun_since.filter(|_| shared.is_held()).map(|at| now.saturating_since(at)),
             terms: known.terms,
             renewals: known.renewals,
             failures: known.failures,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, never, select};
+use crossbeam_channel::{Receiver, RecvTimeoutError, after, bounded, never, select};
 
 use crate::callbacks::{Callbacks, RunError, run};
 use crate::config::Config;
 use crate::event::{Event, Leader};
-use crate::guard::LeaderGuard;
+use crate::guard::{LeaderGuard, Term, WAIT_SLICE};
 use crate::identity::{Identity, IdentityError};
 use crate::lease::Fence;
 use crate::status::Status;
@@ -22,7 +22,7 @@ mod engine;
 mod renewal;
 mod watchdog;
 
-pub(crate) use engine::Engine;
+pub(crate) use engine::{Engine, Hold};
 use engine::{Message, Waiter};
 
 /// Why an elector could not be started. Nothing was sent to the store.
@@ -203,8 +203,8 @@ impl Elector {
         self.campaign(None, false, &never())
     }
 
-    /// As [`wait_for_leadership`](Elector::wait_for_leadership), for `timeout` at most. A zero timeout gives no
-    /// time to ask the store and always fails.
+    /// As [`wait_for_leadership`](Elector::wait_for_leadership), for `timeout` at most. A zero timeout
+    /// gives no time to ask the store: nothing is sent and it always fails.
     ///
     /// # Errors
     /// As there, and [`CampaignError::TimedOut`]; nothing is left half-held then.
@@ -225,17 +225,18 @@ impl Elector {
         if engine.shared.is_stopped() {
             return Err(CampaignError::Stopped);
         }
+        if until.is_some_and(|until| until <= engine.shared.clock.now()) {
+            return Err(CampaignError::TimedOut);
+        }
         let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = bounded(1);
         let _ = engine.inbox().send(Message::Campaign(Waiter { ticket, reply, rides_out_fatal }));
         loop {
             let left = until.map(|until| until.saturating_since(engine.shared.clock.now()));
-            let slice = left.map_or(crossbeam_channel::never(), |left| {
-                crossbeam_channel::after(left.min(crate::guard::WAIT_SLICE))
-            });
+            let slice = left.map_or_else(never, |left| after(left.min(WAIT_SLICE)));
             select! {
                 recv(answer) -> outcome => return match outcome {
-                    Ok(Ok(term)) => Ok(LeaderGuard::new(term, engine.clone())),
+                    Ok(Ok((term, hold))) => self.guard(term, hold),
                     Ok(Err(error)) => Err(CampaignError::Store(error)),
                     Err(_) if engine.shared.is_stopped() => Err(CampaignError::Stopped),
                     Err(_) => Err(CampaignError::Failed),
@@ -250,19 +251,21 @@ impl Elector {
         }
     }
 
+    /// A term that was won while the elector was stopped is over already; the guard gives it back.
+    fn guard(&self, term: Term, hold: Hold) -> Result<LeaderGuard, CampaignError> {
+        let guard = LeaderGuard::new(term, hold, self.engine().clone());
+        if self.engine().shared.is_stopped() { Err(CampaignError::Stopped) } else { Ok(guard) }
+    }
+
     /// Withdraws, unless the answer came at the last moment.
     fn give_up(
         &self,
         ticket: u64,
-        answer: &Receiver<Result<crate::guard::Term, StoreError>>,
+        answer: &Receiver<Result<(Term, Hold), StoreError>>,
         why: CampaignError,
     ) -> Result<LeaderGuard, CampaignError> {
         match answer.try_recv() {
-            // A term that was won while the elector is stopped is over already; the guard gives it back.
-            Ok(Ok(term)) => {
-                let guard = LeaderGuard::new(term, self.engine().clone());
-                if guard.is_leader() { Ok(guard) } else { Err(why) }
-            }
+            Ok(Ok((term, hold))) => self.guard(term, hold),
             _ => {
                 let _ = self.engine().inbox().send(Message::Withdraw { ticket });
                 Err(why)
@@ -288,11 +291,9 @@ impl Elector {
         self.engine().shared.snapshot.lock().leader.clone()
     }
 
-    /// Ends the term under way because something in this process broke; its lease is kept until the guard goes.
-    pub(crate) fn fail_term(&self) {
-        if let Some(term) = self.engine().current() {
-            self.engine().shared.end(&term, LossCause::Failed);
-        }
+    /// Ends a term because something in this process broke; its lease is kept until the guard goes.
+    pub(crate) fn fail(&self, term: &Term) {
+        self.engine().shared.end(term, LossCause::Failed);
     }
 
     /// Whether this participant leads at this very moment (rule 4). Never blocks, takes no lock.
@@ -359,7 +360,7 @@ impl Elector {
         if ended(grace) {
             return clean();
         }
-        if engine.shared.guards.load(Ordering::Acquire) > 0 {
+        if engine.shared.is_held() {
             let _ = engine.inbox().send(Message::Abandon);
             return Err(ShutdownError::WorkStillRunning);
         }
