@@ -1,10 +1,10 @@
-//! What the elector's handles, guards and threads share, and how a handle talks to the threads.
+//! The two threads, and how handles and guards talk to them.
 //!
 //! Everything asked of the renewal thread goes through its inbox; nothing here waits for it without a bound.
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -13,107 +13,20 @@ use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::event::Reporter;
-use crate::guard::{Lost, PublishError, Term};
+use crate::guard::{Hold, Lost, Owner, PublishError, Term};
 use crate::identity::Identity;
-use crate::lease::Fence;
-use crate::status::{Role, Snapshot, Status};
+use crate::status::{Role, Status};
 use crate::store::{Store, StoreError};
 use crate::term::LossCause;
 use crate::time::Clock;
 
-use super::StartError;
+use super::error::StartError;
 use super::renewal::Renewing;
-use super::watchdog::{Watch, Watchdog};
+use super::shared::{Message, Shared};
+use super::watchdog::Watchdog;
 
 /// What a bounded wait may take beyond the operation it waits for.
 const SLACK: Duration = Duration::from_millis(250);
-
-/// What is asked of the renewal thread.
-#[derive(Debug)]
-pub(crate) enum Message {
-    /// Somebody waits for leadership.
-    Campaign(Waiter),
-    /// It gave up waiting.
-    Withdraw {
-        ticket: u64,
-    },
-    /// The holder of the term is done. `release`: the lease is still this participant's to release.
-    Resign {
-        fence: Fence,
-        release: bool,
-        reply: Option<Sender<Result<(), StoreError>>>,
-    },
-    Publish {
-        fence: Fence,
-        payload: Vec<u8>,
-        reply: Sender<Result<(), PublishError>>,
-    },
-    Stop,
-    Abandon,
-}
-
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    pub(crate) ticket: u64,
-    pub(crate) reply: Sender<Result<(Term, Hold), StoreError>>,
-    /// Errors that a person must mend are waited out, too.
-    pub(crate) rides_out_fatal: bool,
-}
-
-/// What the threads and the handles share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) identity: Identity,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) reporter: Arc<Reporter>,
-    /// The term of this participant that began last.
-    pub(crate) current: ArcSwapOption<Term>,
-    /// Terms that somebody still holds a guard of, or is about to.
-    guards: AtomicUsize,
-    pub(crate) snapshot: Mutex<Snapshot>,
-    pub(crate) watchdog: Sender<Watch>,
-    stopped: AtomicBool,
-    /// Dropped when the elector is stopped; whoever waits sees the disconnection.
-    stop: Mutex<Option<Sender<Infallible>>>,
-    stop_seen: Receiver<Infallible>,
-}
-
-/// Counts a guard for as long as it exists. It is made before the term is handed over and dropped with the
-/// guard, not when the renewal thread hears of that: the thread may be waiting for the store.
-#[derive(Debug)]
-pub(crate) struct Hold(Arc<Shared>);
-
-impl Hold {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Hold {
-        shared.guards.fetch_add(1, Ordering::AcqRel);
-        Hold(shared.clone())
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.0.guards.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Shared {
-    pub(crate) fn is_held(&self) -> bool {
-        self.guards.load(Ordering::Acquire) > 0
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst)
-    }
-
-    /// Ends a term for everybody, then has the waiters woken (rule 18). Says whether the lease is still this
-    /// participant's to release: after a loss it is not, after an end of its own making it is.
-    pub(crate) fn end(&self, term: &Term, cause: LossCause) -> bool {
-        let ended = term.seal(cause);
-        let _ = self.watchdog.send(Watch::Look);
-        !matches!(ended, Err(LossCause::Expired | LossCause::Superseded))
-    }
-}
 
 /// The two threads, as their users see them. When the last handle and the last guard are gone, the inbox closes
 /// and the threads end.
@@ -141,7 +54,7 @@ impl Engine {
             clock: clock.clone(),
             reporter: reporter.clone(),
             current: ArcSwapOption::empty(),
-            guards: AtomicUsize::new(0),
+            guards: Arc::default(),
             snapshot: Mutex::default(),
             watchdog,
             stopped: AtomicBool::new(false),
@@ -182,56 +95,9 @@ impl Engine {
         self.shared.current.load_full()
     }
 
-    /// Ends the term for everybody, then tells the threads (rule 18), then lets go of it. Never blocks.
-    pub(crate) fn resign(&self, term: &Term, hold: Hold) {
-        self.end_and_tell(term, None);
-        drop(hold);
-    }
-
-    pub(crate) fn resign_and_wait(&self, term: &Term, hold: Hold) -> Result<(), StoreError> {
-        let (reply, answer) = bounded(1);
-        self.end_and_tell(term, Some(reply));
-        drop(hold);
-        match answer.recv_timeout(self.patience()) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(StoreError::timeout(
-                "the lease was not seen released within operation_timeout; it expires by itself",
-            )),
-            // It does not end by itself while a term is held.
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(StoreError::retryable("the elector's renewal thread broke; the lease expires by itself"))
-            }
-        }
-    }
-
-    /// Ends the term, unless it is over already, and says how it ended.
-    pub(crate) fn end(&self, term: &Term, cause: LossCause) -> LossCause {
-        self.shared.end(term, cause);
-        term.check().err().map_or(cause, |lost| lost.cause)
-    }
-
     fn end_and_tell(&self, term: &Term, reply: Option<Sender<Result<(), StoreError>>>) {
         let release = self.shared.end(term, LossCause::Resigned);
         let _ = self.inbox.send(Message::Resign { fence: term.fence(), release, reply });
-    }
-
-    pub(crate) fn publish(&self, term: &Term, payload: Vec<u8>) -> Result<(), PublishError> {
-        let limit = Config::MAX_PAYLOAD_LEN;
-        if payload.len() > limit {
-            return Err(PublishError::TooLarge { size: payload.len(), limit });
-        }
-        let (reply, answer) = bounded(1);
-        let _ = self.inbox.send(Message::Publish { fence: term.fence(), payload, reply });
-        match answer.recv_timeout(self.patience() * 2) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(PublishError::Store(StoreError::timeout(
-                "the payload was not seen published within two operation timeouts",
-            ))),
-            Err(RecvTimeoutError::Disconnected) => {
-                let cause = term.check().err().map_or(LossCause::Failed, |lost| lost.cause);
-                Err(PublishError::Lost(Lost { fence: term.fence(), cause }))
-            }
-        }
     }
 
     /// Asks for the end: no campaign any more, and a term under way is over at once. Never blocks.
@@ -281,6 +147,53 @@ impl Engine {
             renewals: known.renewals,
             failures: known.failures,
             events_dropped: shared.reporter.dropped(),
+        }
+    }
+}
+
+impl Owner for Engine {
+    fn resign(&self, term: &Term, hold: Hold) {
+        self.end_and_tell(term, None);
+        drop(hold);
+    }
+
+    fn resign_and_wait(&self, term: &Term, hold: Hold) -> Result<(), StoreError> {
+        let (reply, answer) = bounded(1);
+        self.end_and_tell(term, Some(reply));
+        drop(hold);
+        match answer.recv_timeout(self.patience()) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(StoreError::timeout(
+                "the lease was not seen released within operation_timeout; it expires by itself",
+            )),
+            // It does not end by itself while a term is held.
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(StoreError::retryable("the elector's renewal thread broke; the lease expires by itself"))
+            }
+        }
+    }
+
+    fn end(&self, term: &Term, cause: LossCause) -> LossCause {
+        self.shared.end(term, cause);
+        term.check().err().map_or(cause, |lost| lost.cause)
+    }
+
+    fn publish(&self, term: &Term, payload: Vec<u8>) -> Result<(), PublishError> {
+        let limit = Config::MAX_PAYLOAD_LEN;
+        if payload.len() > limit {
+            return Err(PublishError::TooLarge { size: payload.len(), limit });
+        }
+        let (reply, answer) = bounded(1);
+        let _ = self.inbox.send(Message::Publish { fence: term.fence(), payload, reply });
+        match answer.recv_timeout(self.patience() * 2) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(PublishError::Store(StoreError::timeout(
+                "the payload was not seen published within two operation timeouts",
+            ))),
+            Err(RecvTimeoutError::Disconnected) => {
+                let cause = term.check().err().map_or(LossCause::Failed, |lost| lost.cause);
+                Err(PublishError::Lost(Lost { fence: term.fence(), cause }))
+            }
         }
     }
 }

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, after, bounded, never, select};
 
-use crate::callbacks::{Callbacks, RunError, run};
 use crate::config::Config;
 use crate::event::{Event, Leader};
-use crate::guard::{LeaderGuard, Term, WAIT_SLICE};
-use crate::identity::{Identity, IdentityError};
+use crate::guard::{Hold, LeaderGuard, Term, WAIT_SLICE};
+use crate::identity::Identity;
 use crate::lease::Fence;
 use crate::status::Status;
 use crate::store::{Store, StoreError};
@@ -19,105 +18,15 @@ use crate::term::LossCause;
 use crate::time::{Clock, SystemClock, Time};
 
 mod engine;
+mod error;
 mod renewal;
+mod run;
+mod shared;
 mod watchdog;
 
-pub(crate) use engine::{Engine, Hold};
-use engine::{Message, Waiter};
-
-/// Why an elector could not be started. Nothing was sent to the store.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The operating system gave no randomness for the identity.
-    Identity(IdentityError),
-    /// A thread could not be spawned.
-    Thread(std::io::Error),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            StartError::Identity(_) => "no identity could be made",
-            StartError::Thread(_) => "a thread of the elector could not be spawned",
-        })
-    }
-}
-
-impl std::error::Error for StartError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            StartError::Identity(error) => Some(error),
-            StartError::Thread(error) => Some(error),
-        }
-    }
-}
-
-/// Why a wait for leadership ended without it.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum CampaignError {
-    /// [`Elector::stop`] or a shutdown.
-    Stopped,
-    /// The time given to [`Elector::wait_for_leadership_timeout`] is over.
-    TimedOut,
-    /// The store cannot work until a person has mended something: no table, no right, a wrong password. The
-    /// elector can be used again.
-    Store(StoreError),
-    /// The elector's own thread broke. That is a bug in this crate; please report it.
-    Failed,
-}
-
-impl fmt::Display for CampaignError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CampaignError::Stopped => "the elector was stopped",
-            CampaignError::TimedOut => "not elected within the given time",
-            CampaignError::Store(_) => "the store cannot be used",
-            CampaignError::Failed => "the elector's renewal thread broke",
-        })
-    }
-}
-
-impl std::error::Error for CampaignError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            CampaignError::Store(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-/// Why a shutdown was not clean. The elector is stopped in any case.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum ShutdownError {
-    /// The grace is over and a guard is still held or a callback still runs. Renewals have ended and the lease
-    /// was **not** released: nobody else leads before it expires.
-    WorkStillRunning,
-    /// The lease may not have been released; it expires by itself.
-    Release(StoreError),
-}
-
-impl fmt::Display for ShutdownError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ShutdownError::WorkStillRunning => {
-                "work is still running after the grace; the lease was left to expire"
-            }
-            ShutdownError::Release(_) => "the lease may not have been released; it expires by itself",
-        })
-    }
-}
-
-impl std::error::Error for ShutdownError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ShutdownError::WorkStillRunning => None,
-            ShutdownError::Release(error) => Some(error),
-        }
-    }
-}
+use engine::Engine;
+pub use error::{CampaignError, ShutdownError, StartError};
+use shared::{Message, Waiter};
 
 /// One participant in one election. A cheap handle: clones share the participant, its two threads and its term.
 ///
@@ -271,19 +180,6 @@ impl Elector {
                 Err(why)
             }
         }
-    }
-
-    /// Leads whenever it can, and calls back; blocks until [`stop`](Elector::stop). Terms follow each other: see
-    /// [`Callbacks`].
-    ///
-    /// The lease of a term is released when its `started_leading` has returned. Database errors never come back
-    /// from here; they are ridden out, also those that a person must mend, and show in
-    /// [`status`](Elector::status) and [`events`](Elector::events).
-    ///
-    /// # Errors
-    /// A callback panicked (its term is over, the lease released), or a thread could not be spawned.
-    pub fn run(&self, callbacks: impl Callbacks) -> Result<(), RunError> {
-        run(self, &callbacks)
     }
 
     /// Who led by the last answer.

@@ -13,13 +13,13 @@ use crate::config::ClockTrust;
 use crate::config::Config;
 use crate::election::{Call, Disturbance, Election, Input, Note, Settings, TermChange, Trouble};
 use crate::event::{Event, Leader};
-use crate::guard::{PublishError, Term, WAIT_SLICE};
+use crate::guard::{Hold, PublishError, Term, WAIT_SLICE};
 use crate::lease::{Bid, Fence, Lease, Renewal};
 use crate::store::{Store, StoreError};
 use crate::term::LossCause;
 use crate::time::Time;
 
-use super::engine::{Hold, Message, Shared, Waiter};
+use super::shared::{Message, Shared, Waiter};
 use super::watchdog::Watch;
 
 /// A term that was handed to somebody who has not given it back yet.
@@ -292,7 +292,7 @@ impl Renewing {
             // Written down before it is handed over: the new owner may give it back at once.
             self.held.push(Held { ticket: waiter.ticket, term: term.clone() });
             self.shared.snapshot.lock().campaigning = !self.waiters.is_empty();
-            if waiter.reply.send(Ok((term.clone(), Hold::new(&self.shared)))).is_ok() {
+            if waiter.reply.send(Ok((term.clone(), Hold::new(&self.shared.guards)))).is_ok() {
                 return;
             }
             self.held.pop();
