@@ -109,7 +109,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         campaign(&participants, which, &elected);
     }
     let first = next_leader(&participants, &news, start, "the start")?;
-    println!("  {} for its next renewal", format_args!("{:?} left", first.guard.remaining()));
+    println!("  {:.1?} left unless it is renewed", first.guard.remaining());
 
     println!("{} resigns", participants[first.participant].name);
     let resigned = Instant::now();

@@ -1,4 +1,48 @@
 //! Leader election for blocking programs that share nothing but a database.
+//!
+//! **At most one participant of an election considers itself leader at any instant**: through partitions,
+//! database outages and restarts, pooler restarts, lost replies, processes killed, frozen or suspended, clocks of
+//! participants that disagree, and database clocks that step in either direction. Every term has a [`Fence`], a
+//! number that strictly increases over the whole life of the election. Uncertainty always resolves to *not
+//! leader*: if the database is down, nobody leads.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tenure::{Config, Elector, MemoryStore};
+//!
+//! let store = MemoryStore::new(); // in production: PostgresStore::connect("postgres://app@db/app")?
+//! let elector = Elector::start(store, Config::builder("invoice-reconciler").build()?)?;
+//! let guard = elector.wait_for_leadership()?;
+//! # let mut batches = 0;
+//! while let Ok(fence) = guard.check() {
+//!     // one batch of work, written with the fence
+//! #   batches += 1;
+//! #   if batches == 2 { break }
+//!     guard.sleep(Duration::from_millis(10)).ok(); // wakes early, with Err(Lost), when the term ends
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Words
+//!
+//! An *election* is a name, and one row in a table. A *participant* is one [`Elector`] in it, with an
+//! [`Identity`] of its own; a *candidate* is one that wants to lead, the *leader* the one whose term is live now by
+//! its own clock. The *lease* is the row. A *term* is one unbroken leadership, identified by its *fence*; once it
+//! has ended it never lives again. The *deadline* is the local instant at which it ends unless it is renewed,
+//! always earlier than the lease's expiry.
+//!
+//! # Why it holds
+//!
+//! A leader's deadline counts from *before* the request that won or renewed the lease was sent, on a clock that
+//! goes on while the machine sleeps, and it is compared with the clock on every [`check`](LeaderGuard::check). A
+//! take-over is a compare-and-swap on the exact state of the row that the candidate observed, and a candidate
+//! waits, on its own clock, for as long as the holder of that state may have been promised. So neither side relies
+//! on the other's clock, nor on the database's, and no statement that lands late can do harm.
+//!
+//! # Features
+//!
+//! `postgres` (default): the store in a PostgreSQL table, `PostgresStore`. `testing`: the acceptance suite for authors of
+//! stores, and a clock set by hand.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -11,8 +55,8 @@ mod event;
 mod guard;
 mod identity;
 mod lease;
-#[cfg(test)]
-mod simulation;
+#[cfg(any(test, feature = "testing"))]
+pub mod simulation;
 mod status;
 mod store;
 mod term;
@@ -35,3 +79,8 @@ pub use term::LossCause;
 #[cfg(any(test, feature = "testing"))]
 pub use time::ManualClock;
 pub use time::{Clock, SystemClock, Time};
+
+/// The README's Rust is compiled with the documentation tests.
+#[cfg(all(doctest, feature = "postgres"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

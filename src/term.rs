@@ -102,7 +102,7 @@ impl AtomicTerm {
     }
 
     /// Whether a check at `now` would succeed; without ending the term if it would not.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn is_live_at(&self, now: Time) -> bool {
         let word = self.word.load(Ordering::Acquire);
         cause_of(word).is_none() && now.as_nanos() < word

@@ -88,22 +88,29 @@ fn patterns_fit_what_they_should() {
     assert_eq!(milliseconds("b leads, fence 2, 214 ms after the resignation"), 214);
 }
 
+const QUICKSTART: &[&str] = &[
+    "* leads, fence 1, * ms after the start",
+    "  *s left unless it is renewed",
+    "* resigns",
+    "* leads, fence 2, * ms after the resignation",
+    "* crashes",
+    "  * ms later it knows: the term with fence 2 is over: the deadline passed without a renewal",
+    "* leads, fence 3, * ms after the crash",
+    "* resigns, the end",
+];
+
+#[test]
+fn the_readme_shows_what_quickstart_prints() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let shown = readme.split("$ cargo run --example quickstart\n").nth(1).expect("the command");
+    let shown: Vec<String> = shown.lines().take_while(|line| *line != "```").map(str::to_owned).collect();
+    assert_reads(&shown, QUICKSTART);
+}
+
 #[test]
 fn quickstart_shows_a_resignation_and_a_crash_without_a_server() {
     let lines = output(start("quickstart", None));
-    assert_reads(
-        &lines,
-        &[
-            "* leads, fence 1, * ms after the start",
-            "  * left for its next renewal",
-            "* resigns",
-            "* leads, fence 2, * ms after the resignation",
-            "* crashes",
-            "  * ms later it knows: the term with fence 2 is over: the deadline passed without a renewal",
-            "* leads, fence 3, * ms after the crash",
-            "* resigns, the end",
-        ],
-    );
+    assert_reads(&lines, QUICKSTART);
     let leader = |line: usize| lines[line].split(' ').next().unwrap();
     assert_ne!(leader(3), leader(0), "whoever resigned lets others go first");
     // 3 s of lease, 1 s of margin, a poll every 0.3 s.
@@ -196,6 +203,18 @@ fn callbacks_are_called_in_order() {
             "batch 3 with fence 1",
             "stopped: the term with fence 1 is over: the elector was stopped",
         ],
+    );
+}
+
+#[test]
+fn simulate_finds_no_violation() {
+    let mut command = Command::new(examples().join("simulate"));
+    command.args(["--schedules", "20"]);
+    let lines = output(Process::spawn(command));
+    assert_eq!(
+        lines.last().map(String::as_str),
+        Some("violations: 0 in 20 schedules from seed 1"),
+        "{lines:#?}"
     );
 }
 

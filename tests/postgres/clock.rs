@@ -11,7 +11,8 @@ use crate::{LEASE, OP, create, look, store};
 const SHORT: Duration = Duration::from_secs(3);
 const WAIT: Duration = Duration::from_millis(1500);
 
-/// Runs `call` while another session holds `lock`, which ends with `end` after the call has waited for a while.
+/// Runs `call` while another session holds `lock`, which ends with `end` after the call has waited for a
+/// while.
 fn behind<R: Send>(database: &Database<'_>, lock: &str, end: &str, call: impl FnOnce() -> R + Send) -> R {
     let mut locker = database.client();
     locker.batch_execute(&format!("BEGIN; {lock}")).unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure::{Bid, PostgresStore, Store, StoreError};
-use tenure_testground::{PgBouncer, Postgres, free_port};
+use tenure_testground::{PgBouncer, Postgres, Process, free_port};
 
 use crate::{LEASE, OP, SLACK, create, look, store, timed};
 
@@ -98,11 +98,10 @@ fn b17_a_read_only_server_is_left_and_tried_again_on_a_new_connection() {
                     WHERE application_name = 'tenure'";
     let mut pids = std::collections::BTreeSet::new();
     for _ in 0..4 {
-        tenure_testground::await_until(
-            OP,
-            "25006",
-            || matches!(store.renew(&crate::renewal(&lease, "a"), OP), Err(error) if error.sqlstate() == Some("25006")),
-        );
+        tenure_testground::await_until(OP, "25006", || {
+            let renewed = store.renew(&crate::renewal(&lease, "a"), OP);
+            renewed.is_err_and(|error| error.sqlstate() == Some("25006"))
+        });
         let open: String = client.query_one(sessions, &[]).unwrap().get(0);
         pids.insert(open);
         store.observe("ro", OP).expect("reading goes on");
@@ -125,6 +124,11 @@ fn with_passwords() -> Postgres {
     let rules = "local all all trust\nhost all postgres all trust\nhost all all all scram-sha-256\n";
     std::fs::write(server.data_dir().join("pg_hba.conf"), rules).unwrap();
     server.reload();
+    let bare = format!("postgres://app@127.0.0.1:{}/postgres", server.port());
+    tenure_testground::await_until(OP, "the new rules hold", || {
+        let error = PostgresStore::connect(&bare).unwrap().observe("p", OP).unwrap_err();
+        error.is_fatal() && error.to_string().contains("no password")
+    });
     server
 }
 
@@ -150,10 +154,6 @@ fn b20_passwords_work_in_every_form_and_are_never_shown() {
     let port = server.port();
     let url = format!("postgres://app:{ENCODED}@127.0.0.1:{port}/postgres");
     let pairs = format!("host=127.0.0.1 port={port} user=app password={QUOTED} dbname=postgres");
-    tenure_testground::await_until(OP, "the new rules hold", || {
-        let bare = PostgresStore::connect(&format!("postgres://app@127.0.0.1:{port}/postgres")).unwrap();
-        bare.observe("p", OP).is_err_and(|error| error.is_fatal() && error.to_string().contains("password"))
-    });
     for dsn in [&url, &pairs] {
         let store = PostgresStore::connect(dsn).unwrap();
         let error = store.observe("p", OP).unwrap_err();
@@ -178,6 +178,29 @@ fn b20_passwords_work_in_every_form_and_are_never_shown() {
     let leaks = kept.lines().filter(|line| line.contains("S3cr3t") && !line.contains("CREATE ROLE"));
     let leaks: Vec<_> = leaks.collect();
     assert!(leaks.is_empty(), "{leaks:#?}");
+}
+
+#[test]
+fn b20_the_password_may_come_from_the_environment() {
+    let server = with_passwords();
+    for (password, code) in [(PASSWORD, "42P01"), ("S3cr3tWrong", "28P01")] {
+        let mut child = Process::spawn_self(|command| {
+            command.args(["--exact", "connecting::child_logs_in", "--ignored", "--nocapture"]);
+            command.env("TENURE_TEST_PORT", server.port().to_string()).env("PGPASSWORD", password);
+        });
+        let said = child.expect_line(OP, "the outcome", |line| line.contains("SQLSTATE"));
+        assert!(said.contains(code) && !said.contains("S3cr3t"), "{said}");
+        assert!(child.wait(OP).success());
+    }
+}
+
+#[test]
+#[ignore = "runs as a child of another test"]
+#[allow(clippy::print_stdout, reason = "how the child talks to its parent")]
+fn child_logs_in() {
+    let Ok(port) = std::env::var("TENURE_TEST_PORT") else { return };
+    let store = PostgresStore::connect(&format!("postgres://app@127.0.0.1:{port}/postgres")).unwrap();
+    println!("\n{}", store.observe("p", OP).unwrap_err());
 }
 
 #[test]

@@ -107,8 +107,9 @@ fn b22_what_a_neighbour_has_set_does_not_matter() {
     leave_behind(
         &pooler,
         &database,
-        "SET search_path = pg_catalog; SET timezone = 'Asia/Tokyo'; SET lock_timeout = '1ms'; SET datestyle = 'German';
-         SET intervalstyle = 'sql_standard'; SET synchronous_commit = off; SET bytea_output = 'escape'",
+        "SET search_path = pg_catalog; SET timezone = 'Asia/Tokyo'; SET lock_timeout = '1ms';
+         SET datestyle = 'German'; SET intervalstyle = 'sql_standard';
+         SET synchronous_commit = off; SET bytea_output = 'escape'",
     );
     let said = server.log().len();
     let store = pooled(&pooler, &database);
@@ -140,8 +141,10 @@ fn b22_functions_of_a_foreign_search_path_are_not_called() {
     store(&database);
     database.execute(
         "CREATE SCHEMA evil;
-         CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT 'infinity'::timestamptz $$;
-         CREATE FUNCTION evil.set_config(text, text, boolean) RETURNS text LANGUAGE sql AS $$ SELECT NULL::text $$;
+         CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS
+             $$ SELECT 'infinity'::timestamptz $$;
+         CREATE FUNCTION evil.set_config(text, text, boolean) RETURNS text LANGUAGE sql AS
+             $$ SELECT NULL::text $$;
          CREATE TABLE evil.leader_election (name text)",
     );
     let pooler = PgBouncer::in_front_of(server);

@@ -1,7 +1,8 @@
 //! Connections from a pool that the application already has.
 //!
-//! They are plain clients without a deadline: a call that hangs in one of them keeps a thread of ours, and the
-//! pool's slot, until the server or the system lets go. The caller is back in time all the same; see `worker`.
+//! They are plain clients without a deadline: a call that hangs in one of them keeps a thread of ours, and
+//! the pool's slot, until the server or the system lets go. The caller is back in time all the same; see
+//! `worker`.
 
 use std::time::Instant;
 

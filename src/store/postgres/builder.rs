@@ -112,8 +112,8 @@ impl PostgresBuilder {
         self
     }
 
-    /// How many calls can be made at the same time: so many connections at the most, and as many threads, opened
-    /// and started when they are needed. 1 to 64, by default 2, which serves a few dozen electors.
+    /// How many calls can be made at the same time: so many connections at the most, and as many threads,
+    /// opened and started when they are needed. 1 to 64, by default 2, which serves a few dozen electors.
     pub fn pool_size(mut self, connections: u32) -> PostgresBuilder {
         self.pool_size = connections;
         self

@@ -98,8 +98,8 @@ impl Opener {
         }
     }
 
-    /// The driver lets nobody put a stream under a Unix-domain connection. So it is given a TCP connection to a
-    /// listener that exists only for this moment; our connector drops that one and connects to the socket.
+    /// The driver lets nobody put a stream under a Unix-domain connection. So it is given a TCP connection to
+    /// a listener that exists only for this moment; our connector drops that one and connects to the socket.
     fn open_unix(&self, index: usize, socket: PathBuf, until: Instant) -> Result<Connection, StoreError> {
         let stand_in = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| {
             let address = listener.local_addr()?;

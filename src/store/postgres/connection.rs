@@ -1,11 +1,13 @@
 //! A byte stream with a deadline under the driver (rule 7).
 //!
 //! The driver has no bound of its own: a call waits for ever on a server that keeps its socket open and says
-//! nothing, and so does dropping the client. So the driver gets a stream from us, every poll of which fails once
-//! the armed deadline has passed; from then on the connection is dead for good, and dropping it returns at once.
+//! nothing, and so does dropping the client. So the driver gets a stream from us, every poll of which fails
+//! once the armed deadline has passed; from then on the connection is dead for good, and dropping it returns
+//! at once.
 //!
-//! The driver hands over its socket only where it believes that TLS is wanted. [`DeadlineConnector`] therefore
-//! poses as a TLS connector with direct negotiation (no byte is exchanged for it) and gives the plain socket back.
+//! The driver hands over its socket only where it believes that TLS is wanted. [`DeadlineConnector`]
+//! therefore poses as a TLS connector with direct negotiation (no byte is exchanged for it) and gives the
+//! plain socket back.
 
 use std::future::Future;
 use std::io;
@@ -61,8 +63,8 @@ impl Guard {
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut state = self.deadline.0.lock();
         if let (Some(until), false) = (state.until, state.passed) {
-            // The clock is read here as well as by the timer: a peer that never stops sending keeps the task so
-            // busy that the runtime does not get round to its timers.
+            // The clock is read here as well as by the timer: a peer that never stops sending keeps the task
+            // so busy that the runtime does not get round to its timers.
             state.passed = Instant::now() >= until || fired(&mut self.timer, until, cx);
         }
         if state.passed {
@@ -135,8 +137,9 @@ impl AsyncRead for DeadlineStream {
                 Wire::Unix(socket) => Pin::new(socket).poll_read(cx, buf),
             },
         };
-        // The driver looks at its connection before it looks at the call in flight, and an end of stream found
-        // there hides the FATAL message that came just before. So an end right behind data is shown one poll later.
+        // The driver looks at its connection before it looks at the call in flight, and an end of stream
+        // found there hides the FATAL message that came just before. So an end right behind data is shown one
+        // poll later.
         match &polled {
             Poll::Ready(Ok(())) if buf.filled().len() > before => self.fresh_data = true,
             Poll::Ready(_) if self.fresh_data => {

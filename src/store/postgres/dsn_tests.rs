@@ -32,8 +32,8 @@ fn both_forms_and_several_hosts() {
 
 #[test]
 fn the_rest_is_kept() {
-    let dsn = "host=a user=u password='S3c\\'r t' dbname=d options='-c x=y' application_name=n connect_timeout=4 \
-               sslmode='prefer' load_balance_hosts=random";
+    let dsn = "host=a user=u password='S3c\\'r t' dbname=d options='-c x=y' application_name=n \
+               connect_timeout=4 sslmode='prefer' load_balance_hosts=random";
     let parsed = parse(dsn);
     let base = &parsed.base;
     assert_eq!((base.get_user(), base.get_dbname()), (Some("u"), Some("d")));

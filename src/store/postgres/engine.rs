@@ -105,8 +105,8 @@ impl Engine {
 
     /// Runs the call and gives its rows, at the latest at `until`.
     ///
-    /// It is repeated within that time where the server asks for it (serialization failure, deadlock), and once
-    /// where a connection from earlier turns out to be dead: every statement may land twice.
+    /// It is repeated within that time where the server asks for it (serialization failure, deadlock), and
+    /// once where a connection from earlier turns out to be dead: every statement may land twice.
     pub(super) fn rows(&self, call: &Call, until: Instant) -> Result<Vec<Row>, StoreError> {
         let mut fresh = false;
         while Instant::now() < until {
@@ -207,8 +207,8 @@ impl Engine {
 fn warn_without_waiting() {
     let warn = || {
         log::warn!(
-            "the database server does not show its timeline (pg_walfile_name and pg_current_wal_lsn): after a \
-             fail-over that loses acknowledged writes, fencing tokens may repeat"
+            "the database server does not show its timeline (pg_walfile_name and pg_current_wal_lsn): \
+             after a fail-over that loses acknowledged writes, fencing tokens may repeat"
         );
     };
     thread::Builder::new().name("tenure-pg-warn".into()).spawn(warn).ok();

@@ -16,14 +16,14 @@ const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 /// Whether a person has to mend something before the same call can succeed.
 ///
-/// Everything unknown is retryable: an elector that goes on trying can be mended from outside, one that gave up
-/// cannot.
+/// Everything unknown is retryable: an elector that goes on trying can be mended from outside, one that gave
+/// up cannot.
 fn is_fatal(sqlstate: &str) -> bool {
     match sqlstate {
         // No such database; no such schema; the fences are exhausted.
         "3D000" | "3F000" | "22003" => true,
-        // The row can't be stored whatever one does: characters that the database's encoding lacks, a name too
-        // long for the index, a column or constraint that the table should not have.
+        // The row can't be stored whatever one does: characters that the database's encoding lacks, a name
+        // too long for the index, a column or constraint that the table should not have.
         "22021" | "22P05" | "54000" | "23502" | "23514" => true,
         // Wrong password and the like; wrong table, wrong rights.
         _ => sqlstate.starts_with("28") || sqlstate.starts_with("42"),
@@ -80,7 +80,7 @@ pub(super) fn of_statement(error: Error, table: &Table) -> StoreError {
     let said = db.message();
     let message = match db.code().code() {
         UNDEFINED_TABLE => format!(
-            "the table {table} does not exist: call ensure_schema(), or have the DDL of schema() run by its owner"
+            "the table {table} does not exist: call ensure_schema(), or have its owner run what schema() says"
         ),
         INSUFFICIENT_PRIVILEGE => format!(
             "{said}: the role needs USAGE on the schema and SELECT, INSERT and UPDATE on the table {table}"

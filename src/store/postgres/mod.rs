@@ -39,29 +39,36 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Elections in a table of a PostgreSQL database, directly or through a pooler such as PgBouncer.
 ///
-/// Every operation is one statement and one round trip, and leaves nothing behind in the session: no `SET`, no
-/// prepared statement, no advisory lock. It therefore works through transaction pooling.
+/// Every operation is one statement and one round trip, and leaves nothing behind in the session: no `SET`,
+/// no prepared statement, no advisory lock. It therefore works through transaction pooling.
 ///
 /// # Bounds
 ///
-/// Every call returns within its timeout and about a tenth of a second, whatever the network, the server or the
-/// resolver do. A connection on which a call ran out of time is closed. The driver runs on the store's own threads
-/// (`tenure-pg-0` and so on, as many as the pool has connections, started when they are first needed), so that
-/// calls may be made on any thread; inside an async runtime they block it, as every blocking call does.
+/// Every call returns within its timeout and about a tenth of a second, whatever the network, the server or
+/// the resolver do. A connection on which a call ran out of time is closed. The driver runs on the store's
+/// own threads (`tenure-pg-0` and so on, as many as the pool has connections, started when they are first
+/// needed), so that calls may be made on any thread; inside an async runtime they block it, as every blocking
+/// call does.
 ///
 /// Clones share connections and threads, which end with the last clone. Dropping it does not wait for them.
 ///
+/// What the server does with a statement whose caller has left is bounded too where it waits for the row, but
+/// not where somebody holds a lock on the whole table (`ALTER TABLE`, `VACUUM FULL`): until that ends, every
+/// call that times out leaves a waiting session on the server. Where tables are locked for long, give the
+/// role a limit (`ALTER ROLE app SET lock_timeout = '3s'`), or lock with one.
+///
 /// # Where the table is
 ///
-/// In the schema `public` unless [`PostgresBuilder::schema`] names another one. The server's `search_path` is not
-/// consulted: through a transaction pooler it may be whatever another client has left there.
+/// In the schema `public` unless [`PostgresBuilder::schema`] names another one. The server's `search_path` is
+/// not consulted: through a transaction pooler it may be whatever another client has left there.
 ///
 /// # Fail-over
 ///
-/// Fences follow the server's timeline, which every promotion raises, so that they go on rising above those that
-/// a fail-over lost. Servers that hide it are noticed, with one warning in the log; see
-/// [`timeline_available`](PostgresStore::timeline_available). A server found to be read-only or a standby is an
-/// error that waiting can mend, and the next connection begins with another server of the connection string.
+/// Fences follow the server's timeline, which every promotion raises, so that they go on rising above those
+/// that a fail-over lost. Servers that hide it are noticed, with one warning in the log; see
+/// [`timeline_available`](PostgresStore::timeline_available). A server found to be read-only or a standby is
+/// an error that waiting can mend, and the next connection begins with another server of the connection
+/// string.
 #[derive(Clone)]
 pub struct PostgresStore(Arc<Workers<Engine>>);
 
@@ -72,11 +79,11 @@ impl PostgresStore {
 
     /// A store with a small pool of its own (two connections), for the table `public.leader_election`.
     ///
-    /// `dsn` is a URL or a list of `keyword=value` pairs, as for `psql`; several hosts are tried in turn, each
-    /// with its share of the time (`target_session_attrs=read-write` passes read-only ones over at once). Hosts
-    /// may be directories of Unix-domain sockets; each connection to one listens for a moment on a free port of
-    /// the loopback interface. Without a password in it, that of the environment variable `PGPASSWORD` is used.
-    /// A string that asks for TLS is refused in a build without it.
+    /// `dsn` is a URL or a list of `keyword=value` pairs, as for `psql`; several hosts are tried in turn,
+    /// each with its share of the time (`target_session_attrs=read-write` passes read-only ones over at
+    /// once). Hosts may be directories of Unix-domain sockets; each connection to one listens for a moment on
+    /// a free port of the loopback interface. Without a password in it, that of the environment variable
+    /// `PGPASSWORD` is used. A string that asks for TLS is refused in a build without it.
     ///
     /// Sends nothing: the first call connects.
     ///
@@ -104,9 +111,9 @@ impl PostgresStore {
     /// Callers are back in time here too, but what they leave behind is not bounded: such a connection has no
     /// deadline, so a call that hangs in it keeps the pool's connection, and one of the store's (at most two)
     /// threads, until the server answers or the system gives the connection up; while all of them hang, calls
-    /// return with a time-out. Nor can the store take a connection out of that pool that has become read-only,
-    /// or keep the pool's own test of connections (on by default) from costing a second round trip. Where that
-    /// matters, use [`connect`](PostgresStore::connect).
+    /// return with a time-out. Nor can the store take a connection out of that pool that has become
+    /// read-only, or keep the pool's own test of connections (on by default) from costing a second round
+    /// trip. Where that matters, use [`connect`](PostgresStore::connect).
     ///
     /// ```no_run
     /// use r2d2_postgres::{PostgresConnectionManager, postgres::NoTls, r2d2};
@@ -160,14 +167,14 @@ impl PostgresStore {
     /// read-only server. Blocks for 10 s at the most.
     ///
     /// # Errors
-    /// Fatal: the table can't carry elections (the message says which column or property is wrong), or the role
-    /// can't create it (the message names the right, and contains the DDL). Otherwise as any call.
+    /// Fatal: the table can't carry elections (the message says which column or property is wrong), or the
+    /// role can't create it (the message names the right, and contains the DDL). Otherwise as any call.
     pub fn ensure_schema(&self) -> Result<(), StoreError> {
         self.0.call(SCHEMA_TIMEOUT, schema::ensure)
     }
 
-    /// Whether the server shows its timeline, which keeps fences rising over a fail-over that loses acknowledged
-    /// writes; `None` before the first answer. Does not block.
+    /// Whether the server shows its timeline, which keeps fences rising over a fail-over that loses
+    /// acknowledged writes; `None` before the first answer. Does not block.
     #[must_use]
     pub fn timeline_available(&self) -> Option<bool> {
         self.0.context().timeline_available()

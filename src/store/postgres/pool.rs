@@ -1,9 +1,9 @@
 //! The store's own small pool.
 //!
-//! A slot of the pool is opened by the thread that needs it, within that call's deadline, and not by the pool: a
-//! pool that connects on a thread of its own reports no typed error, waits between its attempts without knowing
-//! who is in a hurry, and goes on trying after everybody has left. The pool keeps what it is good at: how many
-//! there are, which is free, and when one has got too old.
+//! A slot of the pool is opened by the thread that needs it, within that call's deadline, and not by the
+//! pool: a pool that connects on a thread of its own reports no typed error, waits between its attempts
+//! without knowing who is in a hurry, and goes on trying after everybody has left. The pool keeps what it is
+//! good at: how many there are, which is free, and when one has got too old.
 
 use std::convert::Infallible;
 use std::sync::Arc;

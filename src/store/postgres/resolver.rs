@@ -1,8 +1,8 @@
 //! Host names with a bound: the system's resolver has none.
 //!
 //! A look-up runs on a thread of its own. When it does not answer in time the caller goes on without it; the
-//! thread ends when the system gives up, and until then everybody who asks for the same name waits for that same
-//! look-up, so that there is never more than one such thread per name.
+//! thread ends when the system gives up, and until then everybody who asks for the same name waits for that
+//! same look-up, so that there is never more than one such thread per name.
 
 use std::collections::HashMap;
 use std::io;

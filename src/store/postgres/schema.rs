@@ -93,8 +93,8 @@ fn explain(error: StoreError, table: &Table) -> StoreError {
         _ => return error,
     };
     let message = format!(
-        "the table {table} does not exist and can't be created, because {problem}; let a role that may create it \
-         run this: {}",
+        "the table {table} does not exist and can't be created, because {problem}; \
+         let a role that may create it run this: {}",
         table.ddl().split_whitespace().collect::<Vec<_>>().join(" ")
     );
     let code = error.sqlstate().unwrap_or_default().to_owned();

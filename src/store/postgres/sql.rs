@@ -2,15 +2,17 @@
 //!
 //! What they have in common:
 //!
-//! - Nothing outlives them: settings are made by `set_config(.., true)` inside the statement (rules 13 and 16).
-//! - Whatever may wait for the row waits in a CTE of its own, and the clock is read from that CTE's output, hence
-//!   after the wait, once for all columns (rule 17). `MATERIALIZED` keeps the planner from merging the steps.
-//! - Names are qualified, so that a foreign `search_path` neither hides the table nor slips in other functions.
+//! - Nothing outlives them: settings are made by `set_config(.., true)` inside the statement (rules 13, 16).
+//! - Whatever may wait for the row waits in a CTE of its own, and the clock is read from that CTE's output,
+//!   hence after the wait, once for all columns (rule 17). `MATERIALIZED` keeps the planner from merging the
+//!   steps.
+//! - Names are qualified, so that a foreign `search_path` neither hides the table nor slips in other
+//!   functions.
 
 use super::table::Table;
 
-/// The server's timeline: the first eight hexadecimal digits of the current WAL file's name (rule 15). A standby
-/// has none to write to, and asking it would be an error.
+/// The server's timeline: the first eight hexadecimal digits of the current WAL file's name (rule 15). A
+/// standby has none to write to, and asking it would be an error.
 const TIMELINE: &str = "CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE \
     ('x' || pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8))\
     ::bit(32)::bigint END";
@@ -46,9 +48,9 @@ impl Statements {
     }
 }
 
-/// $1 is the time that the statement may wait for a lock: one that nobody waits for any more must not queue for
-/// the row. An acknowledged write must be durable, whatever the role's or the database's defaults are; stronger
-/// settings are kept.
+/// $1 is the time that the statement may wait for a lock: one that nobody waits for any more must not queue
+/// for the row. An acknowledged write must be durable, whatever the role's or the database's defaults are;
+/// stronger settings are kept.
 const SETTINGS: &str = "WITH settings AS MATERIALIZED (
     SELECT pg_catalog.set_config('lock_timeout', $1, true) AS patience,
            CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')
@@ -59,8 +61,9 @@ const SETTINGS: &str = "WITH settings AS MATERIALIZED (
 /// Without a use the settings would not be made.
 const SETTINGS_MADE: &str = "settings.patience IS NOT NULL AND settings.durability IS NOT NULL";
 
-/// `Fence::after`, from `premise.highest` and `premise.timeline`. The multiplication raises 22003 on overflow,
-/// where a shift would wrap; an unknown timeline makes the condition unknown and takes the last branch.
+/// `Fence::after`, from `premise.highest` and `premise.timeline`. The multiplication raises 22003 on
+/// overflow, where a shift would wrap; an unknown timeline makes the condition unknown and takes the last
+/// branch.
 const NEXT_FENCE: &str = "CASE WHEN ((premise.timeline - 1 - (premise.highest >> 40)) & 1023) <> 0
                 THEN ((premise.highest >> 40) + ((premise.timeline - 1 - (premise.highest >> 40)) & 1023))
                      * 1099511627776 + 1
@@ -76,9 +79,9 @@ fn returning(timeline: &str) -> String {
 
 /// $2 name, $3 holder, $4 duration in microseconds, $5 payload, $6 above, $7 timeline.
 ///
-/// An insertion that meets another one of the same name, still uncommitted, waits for it, and goes on with the
-/// clock read before the wait if that one is rolled back. There is no row that could be locked first, so a row
-/// that comes out older than it should divides by zero: nothing is written, and the caller tries again.
+/// An insertion that meets another one of the same name, still uncommitted, waits for it, and goes on with
+/// the clock read before the wait if that one is rolled back. There is no row that could be locked first, so
+/// a row that comes out older than it should divides by zero: nothing is written, and the caller tries again.
 fn create(table: &Table, timeline: &str) -> String {
     format!(
         "{SETTINGS}, premise AS MATERIALIZED (

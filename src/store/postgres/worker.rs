@@ -1,8 +1,8 @@
 //! The threads that the driver runs on, few and named, never the caller's (rule 7).
 //!
-//! A caller hands over a job and waits for the answer with a bound of its own, so that it comes back in time even
-//! where the thread does not. The threads hold no handle of the store: when the last clone is gone the queue is
-//! disconnected, and each thread ends after the job that it is at.
+//! A caller hands over a job and waits for the answer with a bound of its own, so that it comes back in time
+//! even where the thread does not. The threads hold no handle of the store: when the last clone is gone the
+//! queue is disconnected, and each thread ends after the job that it is at.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,7 +27,8 @@ type Job<C> = Box<dyn FnOnce(&C) + Send>;
 
 /// Up to `size` threads, started when they are first needed, that share a context.
 pub(super) struct Workers<C> {
-    // Before the queue: the threads then still have theirs, so the last one is not dropped on a caller's thread.
+    // Before the queue: the threads then still have theirs, so the last one is not dropped on a caller's
+    // thread.
     context: Arc<C>,
     size: usize,
     started: Mutex<usize>,
@@ -58,8 +59,8 @@ impl<C: Send + Sync + 'static> Workers<C> {
         &self.context
     }
 
-    /// Runs `work` on one of the threads and waits for its result, `timeout` and a little at the most. Work that
-    /// has not begun by then is not begun.
+    /// Runs `work` on one of the threads and waits for its result, `timeout` and a little at the most. Work
+    /// that has not begun by then is not begun.
     pub(super) fn call<R: Send + 'static>(
         &self,
         timeout: Duration,
