@@ -13,7 +13,6 @@ mod races;
 mod resources;
 mod rides;
 mod running;
-mod scarcity;
 mod stopping;
 mod stress;
 mod terms;

@@ -3,6 +3,7 @@
 //! This program is also the node that the tests start again and again, and the other children that they need.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod alone;
 mod chaos;
 mod contention;
 mod exits;
@@ -85,6 +86,9 @@ const BOTH_WAYS: &[OnAWay] = tests![
     in_process::b28_granted_lengths_are_exact,
 ];
 
+/// What only root can set up.
+const ROOTS: &[Plain] = tests![alone::b27_without_threads_there_is_an_error_and_no_panic];
+
 const PLAIN: &[Plain] = tests![
     stalls::b11_the_server_is_stopped,
     stalls::b11_the_server_is_stopped_behind_a_pooler,
@@ -103,6 +107,9 @@ const PLAIN: &[Plain] = tests![
     leaks::rule_7_dropping_the_store_ends_its_threads_and_connections,
     leaks::rule_7_a_resolver_that_never_answers,
     leaks::a_process_without_descriptors_gets_an_error_and_recovers,
+    leaks::b20_the_password_may_come_from_the_environment,
+    alone::b27_two_hundred_terms_leave_no_thread_and_no_descriptor,
+    alone::nobody_spins,
     rights::b01_a_leader_that_may_not_write_any_more_steps_down,
 ];
 
@@ -116,7 +123,8 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(AT_ONCE);
     let mut trials = Vec::new();
-    for (name, test) in CHECKERS.iter().chain(PLAIN) {
+    let roots = if alone::is_root() { ROOTS } else { &[] };
+    for (name, test) in CHECKERS.iter().chain(PLAIN).chain(roots) {
         trials.push(Trial::test(*name, move || {
             test();
             Ok(())
