@@ -53,7 +53,7 @@ enum Premise {
 struct Own {
     /// The exact state that the last answered write left behind.
     known: Option<Version>,
-    /// The last write whose answer is still missing.
+    /// What is known of the writes whose answers are still missing.
     pending: Option<Pending>,
 }
 
@@ -133,9 +133,10 @@ impl HoldOff {
         self.own.pending = Some(Pending { above, recognised_until: self.recognised_until(now) });
     }
 
-    /// A renewal is about to be sent.
+    /// A renewal is about to be sent. Of a run of unanswered ones any may be what landed, so the first one's time
+    /// counts.
     pub(crate) fn renewal_sent(&mut self, now: Time) {
-        if let Some(known) = &self.own.known {
+        if let (Some(known), None) = (&self.own.known, &self.own.pending) {
             let above = (known.fence().get(), known.renewed_at());
             self.own.pending = Some(Pending { above, recognised_until: self.recognised_until(now) });
         }

@@ -157,6 +157,22 @@ fn rule_10_an_own_version_is_none_once_anything_newer_was_seen() {
 }
 
 #[test]
+fn rule_10_a_run_of_lost_renewals_is_recognised_for_no_longer_than_its_first() {
+    // The renewal at 5 s landed, those after it did not. Somebody who saw it land may lead from 19.6 s on; if the
+    // row comes back after that as the renewal had left it, it is nobody's own.
+    let (mut hold_off, row) = led(6);
+    for sent in [5_000, 9_250, 13_000] {
+        hold_off.renewal_sent(at(sent));
+    }
+    let landed = Row { renewed: 5_000, mark: 9, ..row };
+    let mut before = hold_off.clone();
+    before.observed(at(18_400), &Row { now: 18_400, ..landed }.seen());
+    assert_eq!(before.free_at(), Some(at(18_400)), "nobody can have taken it over yet");
+    hold_off.observed(at(20_000), &Row { now: 20_000, ..landed }.seen());
+    assert_eq!(hold_off.free_at(), Some(at(20_000 + LENGTH - CREDIT)));
+}
+
+#[test]
 fn rule_10_the_version_held_off_for_as_before() {
     let mut hold_off = watching();
     let before = hold_off.free_at();
