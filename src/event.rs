@@ -83,8 +83,8 @@ pub enum Event {
         /// By at least how much.
         by: Duration,
     },
-    /// The row carries a lower fence than one seen before: an older record was restored, or a fail-over lost
-    /// writes. Candidates wait out whoever may lead.
+    /// The row carries a lower fence than one seen before, or the same one in other hands: an older record was
+    /// restored, or a fail-over lost writes. Candidates wait out whoever may lead.
     FenceRegressed {
         /// The highest fence seen before.
         seen: i64,

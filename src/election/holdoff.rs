@@ -75,6 +75,8 @@ pub(crate) struct HoldOff {
     /// The timeline for which a row with another high part has been waited out.
     mismatch_waited: Option<u32>,
     highest: i64,
+    /// Whose term the highest fence was.
+    highest_holder: String,
     longest: Duration,
     premise: Premise,
     own: Own,
@@ -93,6 +95,7 @@ impl HoldOff {
             timeline: None,
             mismatch_waited: None,
             highest: 0,
+            highest_holder: String::new(),
             longest: Duration::ZERO,
             premise: Premise::Unknown,
             own: Own::default(),
@@ -210,7 +213,7 @@ impl HoldOff {
             // Whatever of this participant's turns up after that is something newer or something late.
             self.own = Own::default();
         }
-        let went_back = lease.fence().get() < self.highest;
+        let went_back = self.went_back(lease);
         if went_back {
             found.push(Disturbance::FenceRegressed { seen: self.highest, found: lease.fence().get() });
         }
@@ -243,8 +246,18 @@ impl HoldOff {
 
     fn remember(&mut self, lease: &Lease) {
         self.row_seen = true;
-        self.highest = self.highest.max(lease.fence().get());
+        if lease.fence().get() > self.highest {
+            self.highest = lease.fence().get();
+            lease.holder().clone_into(&mut self.highest_holder);
+        }
         self.longest = self.longest.max(self.believable_length(lease));
+    }
+
+    /// A lower fence than one that was seen, or the same one in other hands: since no fence is issued twice on one
+    /// record, that too tells of a record that went back and was followed by another term.
+    fn went_back(&self, lease: &Lease) -> bool {
+        let fence = lease.fence().get();
+        fence < self.highest || fence == self.highest && !lease.held_by(&self.highest_holder)
     }
 
     fn believable_length(&self, lease: &Lease) -> Duration {
@@ -262,7 +275,7 @@ impl HoldOff {
     /// Whether the row is what this participant itself left, with nothing newer seen since. (A disturbance since
     /// is waited out by the floor, own rows or not.)
     fn is_own(&self, received: Time, lease: &Lease) -> bool {
-        if !lease.held_by(&self.settings.identity) || lease.fence().get() < self.highest {
+        if !lease.held_by(&self.settings.identity) || self.went_back(lease) {
             return false;
         }
         let landed = |p: &Pending| {
