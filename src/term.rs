@@ -34,7 +34,7 @@ pub enum LossCause {
     /// [`Elector::stop`](crate::Elector::stop) or a shutdown. The lease is kept until the guard is dropped, so
     /// that nobody else starts while the work winds down.
     Stopped,
-    /// Something in this process broke: the store or a callback panicked.
+    /// Something in this process broke: the store, a callback, or whoever held the guard panicked.
     Failed,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for LossCause {
             LossCause::Superseded => "the database refused the renewal",
             LossCause::Resigned => "resigned",
             LossCause::Stopped => "the elector was stopped",
-            LossCause::Failed => "the store or a callback panicked",
+            LossCause::Failed => "something in this process panicked",
         })
     }
 }

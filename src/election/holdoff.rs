@@ -77,6 +77,8 @@ pub(crate) struct HoldOff {
     highest: i64,
     /// Whose term the highest fence was.
     highest_holder: String,
+    /// The record that went back and was reported last: its fence and holder.
+    told_back: Option<(i64, String)>,
     longest: Duration,
     premise: Premise,
     own: Own,
@@ -96,6 +98,7 @@ impl HoldOff {
             mismatch_waited: None,
             highest: 0,
             highest_holder: String::new(),
+            told_back: None,
             longest: Duration::ZERO,
             premise: Premise::Unknown,
             own: Own::default(),
@@ -215,7 +218,7 @@ impl HoldOff {
         }
         let went_back = self.went_back(lease);
         if went_back {
-            found.push(Disturbance::FenceRegressed { seen: self.highest, found: lease.fence().get() });
+            self.tell_back(lease, found);
         }
         let released_meanwhile = lease.is_released() && self.holds_off_for_term(lease);
         let mismatched = self.mismatched(lease) && self.mismatch_waited != self.timeline;
@@ -258,6 +261,15 @@ impl HoldOff {
     fn went_back(&self, lease: &Lease) -> bool {
         let fence = lease.fence().get();
         fence < self.highest || fence == self.highest && !lease.held_by(&self.highest_holder)
+    }
+
+    /// Reports a record that went back, once for each term that it shows and not for each of its renewals.
+    fn tell_back(&mut self, lease: &Lease, found: &mut Vec<Disturbance>) {
+        let term = (lease.fence().get(), lease.holder().to_owned());
+        if self.told_back.as_ref() != Some(&term) {
+            found.push(Disturbance::FenceRegressed { seen: self.highest, found: term.0 });
+            self.told_back = Some(term);
+        }
     }
 
     fn believable_length(&self, lease: &Lease) -> Duration {

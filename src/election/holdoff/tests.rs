@@ -209,6 +209,18 @@ fn rule_10_any_other_version_for_its_length() {
 }
 
 #[test]
+fn a_record_that_went_back_is_reported_once_for_each_term_that_it_shows() {
+    let mut hold_off = watching();
+    let older = |renewed, fence| Row { fence, renewed, now: renewed, mark: renewed as u64, ..ROW }.seen();
+    assert_eq!(hold_off.observed(at(100), &older(100, 4)).len(), 1);
+    for renewal in 2..9 {
+        assert!(hold_off.observed(at(renewal as u64 * 100), &older(renewal * 100, 4)).is_empty());
+        assert_eq!(hold_off.free_at(), Some(at(renewal as u64 * 100 + LENGTH)), "waited out all the same");
+    }
+    assert_eq!(hold_off.observed(at(1_000), &older(1_000, 3)).len(), 1);
+}
+
+#[test]
 fn rule_10_a_record_that_went_back_or_is_gone_for_the_longest_length_seen() {
     let mut long = watching();
     long.observed(at(0), &Row { fence: 6, length: 40_000, mark: 2, ..ROW }.seen());
