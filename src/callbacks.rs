@@ -1,20 +1,12 @@
-//! The callback form: leads whenever it can, calls back, and never campaigns while a callback still works.
+//! What the callback form calls.
 
 use std::any::Any;
-use std::convert::Infallible;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread::{Builder, Scope};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select};
-use parking_lot::Mutex;
-
-use crate::elector::{CampaignError, Elector};
 use crate::event::Leader;
-use crate::guard::{LeaderGuard, Lost, Term};
-use crate::term::LossCause;
+use crate::guard::{Lost, Term};
 
-/// What [`Elector::run`] calls. Any of them may call the elector, [`Elector::stop`] included.
+/// What [`Elector::run`](crate::Elector::run) calls. Any of them may call the elector, [`Elector::stop`](crate::Elector::stop) included.
 ///
 /// A closure `Fn(Term)` is the short form with only `started_leading`.
 ///
@@ -65,7 +57,7 @@ impl<F: Fn(Term) + Send + Sync> Callbacks for F {
     }
 }
 
-/// Why [`Elector::run`] ended before it was stopped.
+/// Why [`Elector::run`](crate::Elector::run) ended before it was stopped.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunError {
@@ -107,97 +99,5 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
         (Some(text), _) => (*text).to_owned(),
         (_, Some(text)) => text.clone(),
         _ => "no message".to_owned(),
-    }
-}
-
-pub(crate) fn run(elector: &Elector, callbacks: &impl Callbacks) -> Result<(), RunError> {
-    let (finished, finish) = bounded::<Infallible>(0);
-    let (intact, broken) = bounded::<Infallible>(0);
-    let panicked = Mutex::new(None);
-    let outcome = std::thread::scope(|scope| {
-        let announcer = Announcer { elector, callbacks, panicked: &panicked };
-        Builder::new()
-            .name("tenure-new-leader".to_owned())
-            .spawn_scoped(scope, move || announcer.run(&finish, intact))
-            .map_err(RunError::Thread)?;
-        let outcome = lead(scope, elector, callbacks, &broken);
-        drop(finished);
-        outcome
-    });
-    match panicked.into_inner() {
-        Some(error) => Err(error),
-        None => outcome,
-    }
-}
-
-/// One term after the other.
-fn lead<'scope, 'env, C: Callbacks>(
-    scope: &'scope Scope<'scope, 'env>,
-    elector: &Elector,
-    callbacks: &'env C,
-    broken: &Receiver<Infallible>,
-) -> Result<(), RunError> {
-    loop {
-        let guard = match elector.campaign(None, true, broken) {
-            Ok(guard) => guard,
-            Err(CampaignError::Failed) => return Err(RunError::Failed),
-            Err(_) => return Ok(()),
-        };
-        if broken.try_recv() == Err(TryRecvError::Disconnected) {
-            return Ok(());
-        }
-        let term = guard.term();
-        let work = Builder::new()
-            .name("tenure-leading".to_owned())
-            .spawn_scoped(scope, move || callbacks.started_leading(term))
-            .map_err(RunError::Thread)?;
-        let worked = work.join();
-        let lost = end(guard);
-        let told = catch_unwind(AssertUnwindSafe(|| callbacks.stopped_leading(lost)));
-        worked.map_err(|panic| panicked("started_leading", &*panic))?;
-        told.map_err(|panic| panicked("stopped_leading", &*panic))?;
-    }
-}
-
-/// The work has returned: gives the lease up and says how the term ended.
-fn end(guard: LeaderGuard) -> Lost {
-    let lost = guard.check().err().unwrap_or(Lost { fence: guard.fence(), cause: LossCause::Resigned });
-    // How the release went shows in the status; the lease expires by itself.
-    let _ = guard.resign();
-    lost
-}
-
-fn panicked(callback: &'static str, panic: &(dyn Any + Send)) -> RunError {
-    RunError::Panicked { callback, message: panic_text(panic) }
-}
-
-/// Calls `new_leader`, apart from everything else, so that it delays nothing.
-struct Announcer<'a, C> {
-    elector: &'a Elector,
-    callbacks: &'a C,
-    panicked: &'a Mutex<Option<RunError>>,
-}
-
-impl<C: Callbacks> Announcer<'_, C> {
-    /// Ends when `finish` is disconnected. Drops `intact` when the callback panicked.
-    fn run(&self, finish: &Receiver<Infallible>, intact: Sender<Infallible>) {
-        let events = self.elector.events();
-        let mut told = None;
-        loop {
-            let leader = self.elector.observed_leader();
-            if let Some(leader) = leader.filter(|l| told != Some(l.fence)) {
-                told = Some(leader.fence);
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.callbacks.new_leader(&leader))) {
-                    *self.panicked.lock() = Some(panicked("new_leader", &*panic));
-                    self.elector.fail_term();
-                    drop(intact);
-                    return;
-                }
-            }
-            select! {
-                recv(events) -> event => if event.is_err() { return },
-                recv(finish) -> _ => return,
-            }
-        }
     }
 }

@@ -68,7 +68,7 @@ impl Config {
     /// The longest name of an election, in bytes.
     pub const MAX_NAME_LEN: usize = 255;
     /// The longest label, in bytes.
-    pub const MAX_LABEL_LEN: usize = 128;
+    pub const MAX_LABEL_LEN: usize = identity::MAX_LABEL_LEN;
     /// The largest payload, in bytes.
     pub const MAX_PAYLOAD_LEN: usize = 64 * 1024;
     /// The highest [`min_fence`](ConfigBuilder::min_fence): half of all fences are left above it.

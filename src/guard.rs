@@ -3,11 +3,11 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::elector::Engine;
 use crate::lease::Fence;
 use crate::store::StoreError;
 use crate::term::{AtomicTerm, LossCause};
@@ -206,6 +206,39 @@ impl Term {
     }
 }
 
+/// Counts a guard for as long as it exists. It is made before the term is handed over and dropped with the
+/// guard, not when the renewal thread hears of that: the thread may be waiting for the store.
+#[derive(Debug)]
+pub(crate) struct Hold(Arc<AtomicUsize>);
+
+impl Hold {
+    pub(crate) fn new(guards: &Arc<AtomicUsize>) -> Hold {
+        guards.fetch_add(1, Ordering::AcqRel);
+        Hold(guards.clone())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What a guard asks of the elector that won its term.
+pub(crate) trait Owner: Send + Sync {
+    /// Ends the term for everybody, unless it is over already, and says how it ended. Never blocks.
+    fn end(&self, term: &Term, cause: LossCause) -> LossCause;
+
+    /// Ends the term for everybody, then has the lease released, then lets go of it. Never blocks.
+    fn resign(&self, term: &Term, hold: Hold);
+
+    /// As `resign`, and waits for the release, for an operation timeout and a little at most.
+    fn resign_and_wait(&self, term: &Term, hold: Hold) -> Result<(), StoreError>;
+
+    /// Publishes with a renewal made now.
+    fn publish(&self, term: &Term, payload: Vec<u8>) -> Result<(), PublishError>;
+}
+
 /// Leadership, held. Dropping it ends the term at once and releases the lease without blocking.
 ///
 /// The guard keeps the elector's threads alive, so the elector itself may be dropped first. Leaking the guard
@@ -250,12 +283,20 @@ impl Term {
 #[must_use = "dropping the guard ends the term at once: bind it to a name (`_guard`, not `_`) for as long as you lead"]
 pub struct LeaderGuard {
     term: Term,
-    engine: Arc<Engine>,
+    /// Taken when the lease is given up.
+    hold: Option<Hold>,
+    owner: Arc<dyn Owner>,
 }
 
 impl LeaderGuard {
-    pub(crate) fn new(term: Term, engine: Arc<Engine>) -> LeaderGuard {
-        LeaderGuard { term, engine }
+    pub(crate) fn new(term: Term, hold: Hold, owner: Arc<dyn Owner>) -> LeaderGuard {
+        LeaderGuard { term, hold: Some(hold), owner }
+    }
+
+    /// Ends the term, unless it is over already, and says how it ended. The lease is kept.
+    pub(crate) fn end(&self, cause: LossCause) -> Lost {
+        let cause = self.owner.end(&self.term, cause);
+        Lost { fence: self.fence(), cause }
     }
 
     /// The fence, if the term is live at this very moment; see [`Term::check`].
@@ -311,7 +352,7 @@ impl LeaderGuard {
     /// The term is over, the payload is too large, or the store failed.
     pub fn publish(&self, payload: impl Into<Vec<u8>>) -> Result<(), PublishError> {
         self.term.check().map_err(PublishError::Lost)?;
-        self.engine.publish(&self.term, payload.into())
+        self.owner.publish(&self.term, payload.into())
     }
 
     /// Ends the term at once, releases the lease and waits until that is done: an operation timeout at most.
@@ -320,17 +361,19 @@ impl LeaderGuard {
     ///
     /// # Errors
     /// Whether the lease was released is unknown; it expires by itself. The term is over in any case.
-    pub fn resign(self) -> Result<(), StoreError> {
-        let term = self.term.clone();
-        let engine = self.engine.clone();
-        engine.resign_and_wait(&term)
-        // `self` is dropped here; the term is over already, so that does nothing more.
+    pub fn resign(mut self) -> Result<(), StoreError> {
+        match self.hold.take() {
+            Some(hold) => self.owner.resign_and_wait(&self.term, hold),
+            None => Ok(()),
+        }
     }
 }
 
 impl Drop for LeaderGuard {
     fn drop(&mut self) {
-        self.engine.resign(&self.term);
+        if let Some(hold) = self.hold.take() {
+            self.owner.resign(&self.term, hold);
+        }
     }
 }
 

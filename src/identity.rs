@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::Config;
-
 /// Random bytes in an identity.
 const RANDOM_BYTES: usize = 16;
+
+/// The longest label, in bytes.
+pub(crate) const MAX_LABEL_LEN: usize = 128;
 
 /// The identity of one participant in one run of a process: `label-<random>`, the holder of its leases (rule 11).
 ///
@@ -27,10 +28,10 @@ pub struct Identity(Arc<str>);
 
 impl Identity {
     /// The longest identity, in bytes: what a store's holder column must have room for.
-    pub const MAX_LEN: usize = Config::MAX_LABEL_LEN + 1 + 2 * RANDOM_BYTES;
+    pub const MAX_LEN: usize = MAX_LABEL_LEN + 1 + 2 * RANDOM_BYTES;
 
-    /// A new identity with this label. A label that [`Config`] would refuse is made to fit: cut to
-    /// [`Config::MAX_LABEL_LEN`] bytes, NUL replaced by `_`.
+    /// A new identity with this label. A label that [`Config`](crate::Config) would refuse is made to fit: cut to
+    /// `Config::MAX_LABEL_LEN` bytes, NUL replaced by `_`.
     ///
     /// Blocks only where the operating system has no random numbers yet, early at boot.
     ///
@@ -39,7 +40,7 @@ impl Identity {
     pub fn generate(label: &str) -> Result<Identity, IdentityError> {
         let mut random = [0; RANDOM_BYTES];
         getrandom::fill(&mut random).map_err(|e| IdentityError(e.to_string()))?;
-        let label = cut(label, Config::MAX_LABEL_LEN).replace('\0', "_");
+        let label = cut(label, MAX_LABEL_LEN).replace('\0', "_");
         Ok(Identity(format!("{label}-{:032x}", u128::from_be_bytes(random)).into()))
     }
 
@@ -90,7 +91,7 @@ fn label_for(host: &str, pid: u32) -> String {
     let host = if host.is_empty() { "host" } else { host };
     let host: String = host.chars().map(|c| if c.is_control() { '_' } else { c }).collect();
     let pid = format!("-{pid}");
-    let mut label = cut(&host, Config::MAX_LABEL_LEN - pid.len()).to_owned();
+    let mut label = cut(&host, MAX_LABEL_LEN - pid.len()).to_owned();
     label.push_str(&pid);
     label
 }
@@ -107,6 +108,7 @@ pub(crate) fn cut(text: &str, max: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use std::collections::HashSet;
 
     #[test]

@@ -11,13 +11,108 @@ use tenure::acceptance::{self, Check, Subject};
 type Start = fn() -> Box<dyn Subject>;
 
 /// A name, and how to start what it takes. Started by the first test that needs it, dropped after the last.
-const SUBJECTS: &[(&str, Start)] =
-    &[("memory", || Box::new(MemoryStore::new())), ("memory_promoted", || Box::new(promoted_memory()))];
+const SUBJECTS: &[(&str, Start)] = &[
+    ("memory", || Box::new(MemoryStore::new())),
+    ("memory_promoted", || Box::new(promoted_memory())),
+    #[cfg(feature = "postgres")]
+    ("postgres", || Box::new(postgres::Direct::start())),
+    #[cfg(feature = "postgres")]
+    ("postgres_pgbouncer", || Box::new(postgres::Pooled::start())),
+];
 
 fn promoted_memory() -> MemoryStore {
     let store = MemoryStore::new();
     store.set_timeline(Some(7));
     store
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use std::any::Any;
+    use std::sync::Arc;
+
+    use tenure::acceptance::Subject;
+    use tenure::{PostgresStore, Store};
+    use tenure_testground::postgres::Client;
+    use tenure_testground::{Database, PgBouncer, Postgres};
+
+    /// The whole suite shares one server; each subject has a database in it.
+    fn database() -> (Database<'static>, PostgresStore) {
+        let database = Postgres::shared().database();
+        let store = PostgresStore::connect(&database.dsn()).expect("a DSN of the test ground's");
+        store.ensure_schema().expect("a new database");
+        (database, store)
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Direct {
+        database: Database<'static>,
+        store: PostgresStore,
+    }
+
+    impl Direct {
+        pub(crate) fn start() -> Direct {
+            let (database, store) = database();
+            Direct { database, store }
+        }
+    }
+
+    impl Subject for Direct {
+        fn store(&self) -> Arc<dyn Store> {
+            Arc::new(self.store.clone())
+        }
+
+        fn hold(&self, name: &str) -> Box<dyn Any> {
+            Box::new(hold(&self.database, name))
+        }
+    }
+
+    /// Transaction mode, two server connections for everything.
+    #[derive(Debug)]
+    pub(crate) struct Pooled {
+        database: Database<'static>,
+        store: PostgresStore,
+        _pooler: PgBouncer,
+    }
+
+    impl Pooled {
+        pub(crate) fn start() -> Pooled {
+            let (database, _) = database();
+            let pooler = PgBouncer::in_front_of(database.server());
+            let dsn = pooler.dsn_for("postgres", database.name());
+            let store = PostgresStore::connect(&dsn).expect("a DSN of the test ground's");
+            Pooled { database, store, _pooler: pooler }
+        }
+    }
+
+    impl Subject for Pooled {
+        fn store(&self) -> Arc<dyn Store> {
+            Arc::new(self.store.clone())
+        }
+
+        fn hold(&self, name: &str) -> Box<dyn Any> {
+            Box::new(hold(&self.database, name))
+        }
+    }
+
+    /// A transaction on a connection of its own, direct to the server, that has locked the row. Dropping the
+    /// connection rolls it back.
+    fn hold(database: &Database<'_>, name: &str) -> Holder {
+        let mut client = database.client();
+        client.batch_execute("BEGIN").expect("a transaction");
+        let locked = client.query("SELECT 1 FROM leader_election WHERE name = $1 FOR UPDATE", &[&name]);
+        assert_eq!(locked.expect("the row's lock").len(), 1, "there is no row to hold");
+        Holder(client)
+    }
+
+    struct Holder(Client);
+
+    impl Drop for Holder {
+        fn drop(&mut self) {
+            // Over when this returns, which closing the connection would not be.
+            let _ = self.0.batch_execute("ROLLBACK");
+        }
+    }
 }
 
 type Shared = Arc<OnceLock<Box<dyn Subject>>>;

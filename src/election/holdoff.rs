@@ -279,3 +279,6 @@ fn credit(lease: &Lease, length: Duration, first: bool) -> Duration {
     }
     lease.now().saturating_since(lease.renewed_at()).min(length / CREDIT_DIVISOR)
 }
+
+#[cfg(test)]
+mod tests;

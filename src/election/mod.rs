@@ -157,6 +157,8 @@ pub(crate) struct Election {
     no_bid_before: Time,
     /// Bids lost in a row.
     lost_bids: u32,
+    /// The term that ended at its deadline. Its resignation may still be on the way.
+    expired: Option<Fence>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +190,7 @@ impl Election {
             bid_open: false,
             no_bid_before: Time::ZERO,
             lost_bids: 0,
+            expired: None,
         }
     }
 
@@ -205,16 +208,24 @@ impl Election {
     /// Takes one input at local time `now`; `dice` is a random number for jitter.
     pub(crate) fn step(&mut self, now: Time, dice: u64, input: Input) -> Step {
         let mut step = Step::default();
-        // A resignation knows whether the term was live when it came; everything else finds the deadline first.
-        if !matches!(input, Input::Resign { .. }) {
+        // A resignation knows whether its term was live when it came; anything else finds the deadline first.
+        if !self.resigns(&input) {
             self.expire(now, &mut step);
         }
+        // After a renewal or a release the driver gets to answer whoever asked for it, and to look at what else is
+        // asked, before it makes the next call: a store may be so slow that a renewal is due already.
+        let pauses = matches!(input, Input::Renewed(_) | Input::Released);
         self.take(now, dice, input, &mut step);
-        if self.sent.is_none() {
+        if self.sent.is_none() && !pauses {
             step.call = self.next_call(now);
         }
         step.wake_at = self.wake_at(now);
         step
+    }
+
+    /// Whether the input gives up the term that is under way.
+    fn resigns(&self, input: &Input) -> bool {
+        matches!((&self.phase, input), (Phase::Holding(h), Input::Resign { fence, .. }) if h.fence == *fence)
     }
 
     /// The deadline passed: whatever the input is, the term is over (rule 4).
@@ -224,6 +235,7 @@ impl Election {
                 if !h.winding_down {
                     step.term = Some(TermChange::End { fence: h.fence, cause: LossCause::Expired });
                 }
+                self.expired = Some(h.fence);
                 self.leave(now);
             }
         }
@@ -417,8 +429,12 @@ impl Election {
     }
 
     fn resign(&mut self, now: Time, fence: Fence, release: bool) {
-        let Phase::Holding(holding) = &self.phase else { return };
-        if holding.fence != fence {
+        // Where the resignation waited for the store until the deadline had passed, a renewal may have landed
+        // meanwhile: without a release nobody would lead for the rest of that lease.
+        let late = self.expired.take_if(|expired| *expired == fence).is_some()
+            && release
+            && matches!(self.phase, Phase::Idle | Phase::Candidate { .. });
+        if !late && !matches!(&self.phase, Phase::Holding(h) if h.fence == fence) {
             return;
         }
         // Others poll once in a retry period; whoever resigned does not snatch the lease back before them.
@@ -446,6 +462,7 @@ impl Election {
 
     fn abandon(&mut self, step: &mut Step) {
         self.stop(step);
+        self.expired = None;
         if matches!(self.phase, Phase::Holding(_)) {
             self.phase = Phase::Idle;
         }

@@ -1,10 +1,10 @@
-//! What the elector's handles, guards and threads share, and how a handle talks to the threads.
+//! The two threads, and how handles and guards talk to them.
 //!
 //! Everything asked of the renewal thread goes through its inbox; nothing here waits for it without a bound.
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -13,85 +13,20 @@ use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::event::Reporter;
-use crate::guard::{Lost, PublishError, Term};
+use crate::guard::{Hold, Lost, Owner, PublishError, Term};
 use crate::identity::Identity;
-use crate::lease::Fence;
-use crate::status::{Role, Snapshot, Status};
+use crate::status::{Role, Status};
 use crate::store::{Store, StoreError};
 use crate::term::LossCause;
 use crate::time::Clock;
 
-use super::StartError;
+use super::error::StartError;
 use super::renewal::Renewing;
-use super::watchdog::{Watch, Watchdog};
+use super::shared::{Message, Shared};
+use super::watchdog::Watchdog;
 
 /// What a bounded wait may take beyond the operation it waits for.
 const SLACK: Duration = Duration::from_millis(250);
-
-/// What is asked of the renewal thread.
-#[derive(Debug)]
-pub(crate) enum Message {
-    /// Somebody waits for leadership.
-    Campaign(Waiter),
-    /// It gave up waiting.
-    Withdraw {
-        ticket: u64,
-    },
-    /// The holder of the term is done. `release`: the lease is still this participant's to release.
-    Resign {
-        fence: Fence,
-        release: bool,
-        reply: Option<Sender<Result<(), StoreError>>>,
-    },
-    Publish {
-        fence: Fence,
-        payload: Vec<u8>,
-        reply: Sender<Result<(), PublishError>>,
-    },
-    Stop,
-    Abandon,
-}
-
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    pub(crate) ticket: u64,
-    pub(crate) reply: Sender<Result<Term, StoreError>>,
-    /// Errors that a person must mend are waited out, too.
-    pub(crate) rides_out_fatal: bool,
-}
-
-/// What the threads and the handles share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) identity: Identity,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) reporter: Arc<Reporter>,
-    /// The term of this participant that began last.
-    pub(crate) current: ArcSwapOption<Term>,
-    /// Terms that somebody still holds a guard of.
-    pub(crate) guards: AtomicUsize,
-    pub(crate) snapshot: Mutex<Snapshot>,
-    pub(crate) watchdog: Sender<Watch>,
-    stopped: AtomicBool,
-    /// Dropped when the elector is stopped; whoever waits sees the disconnection.
-    stop: Mutex<Option<Sender<Infallible>>>,
-    stop_seen: Receiver<Infallible>,
-}
-
-impl Shared {
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst)
-    }
-
-    /// Ends a term for everybody, then has the waiters woken (rule 18). Says whether the lease is still this
-    /// participant's to release: after a loss it is not, after an end of its own making it is.
-    pub(crate) fn end(&self, term: &Term, cause: LossCause) -> bool {
-        let ended = term.seal(cause);
-        let _ = self.watchdog.send(Watch::Look);
-        !matches!(ended, Err(LossCause::Expired | LossCause::Superseded))
-    }
-}
 
 /// The two threads, as their users see them. When the last handle and the last guard are gone, the inbox closes
 /// and the threads end.
@@ -119,7 +54,7 @@ impl Engine {
             clock: clock.clone(),
             reporter: reporter.clone(),
             current: ArcSwapOption::empty(),
-            guards: AtomicUsize::new(0),
+            guards: Arc::default(),
             snapshot: Mutex::default(),
             watchdog,
             stopped: AtomicBool::new(false),
@@ -160,46 +95,9 @@ impl Engine {
         self.shared.current.load_full()
     }
 
-    /// Ends the term for everybody, then tells the threads (rule 18). Never blocks.
-    pub(crate) fn resign(&self, term: &Term) {
-        self.end_and_tell(term, None);
-    }
-
-    pub(crate) fn resign_and_wait(&self, term: &Term) -> Result<(), StoreError> {
-        let (reply, answer) = bounded(1);
-        self.end_and_tell(term, Some(reply));
-        match answer.recv_timeout(self.patience()) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(StoreError::timeout(
-                "the lease was not seen released within operation_timeout; it expires by itself",
-            )),
-            // The renewal thread has ended: there was nothing left to release.
-            Err(RecvTimeoutError::Disconnected) => Ok(()),
-        }
-    }
-
     fn end_and_tell(&self, term: &Term, reply: Option<Sender<Result<(), StoreError>>>) {
         let release = self.shared.end(term, LossCause::Resigned);
         let _ = self.inbox.send(Message::Resign { fence: term.fence(), release, reply });
-    }
-
-    pub(crate) fn publish(&self, term: &Term, payload: Vec<u8>) -> Result<(), PublishError> {
-        let limit = Config::MAX_PAYLOAD_LEN;
-        if payload.len() > limit {
-            return Err(PublishError::TooLarge { size: payload.len(), limit });
-        }
-        let (reply, answer) = bounded(1);
-        let _ = self.inbox.send(Message::Publish { fence: term.fence(), payload, reply });
-        match answer.recv_timeout(self.patience() * 2) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(PublishError::Store(StoreError::timeout(
-                "the payload was not seen published within two operation timeouts",
-            ))),
-            Err(RecvTimeoutError::Disconnected) => {
-                let cause = term.check().err().map_or(LossCause::Failed, |lost| lost.cause);
-                Err(PublishError::Lost(Lost { fence: term.fence(), cause }))
-            }
-        }
     }
 
     /// Asks for the end: no campaign any more, and a term under way is over at once. Never blocks.
@@ -216,8 +114,15 @@ impl Engine {
     pub(crate) fn status(&self) -> Status {
         let shared = &self.shared;
         let term = self.current().filter(|term| term.is_leader());
-        let known = shared.snapshot.lock().clone();
         let now = shared.clock.now();
+        let known = {
+            let mut known = shared.snapshot.lock();
+            // The renewal thread writes it down, too, but it may be waiting for a store that never answers.
+            if term.is_none() && shared.is_held() {
+                known.overrun_since.get_or_insert(now);
+            }
+            known.clone()
+        };
         let role = match &term {
             Some(_) => Role::Leader,
             None if known.campaigning => Role::Candidate,
@@ -237,11 +142,58 @@ impl Engine {
             observed_age: known.answered_at.map(|at| now.saturating_since(at)),
             remaining: term.as_ref().map(|t| t.remaining()),
             last_error: known.last_error,
-            overrun: known.overrun_since.map(|at| now.saturating_since(at)),
+            overrun: known.overrun_since.filter(|_| shared.is_held()).map(|at| now.saturating_since(at)),
             terms: known.terms,
             renewals: known.renewals,
             failures: known.failures,
             events_dropped: shared.reporter.dropped(),
+        }
+    }
+}
+
+impl Owner for Engine {
+    fn resign(&self, term: &Term, hold: Hold) {
+        self.end_and_tell(term, None);
+        drop(hold);
+    }
+
+    fn resign_and_wait(&self, term: &Term, hold: Hold) -> Result<(), StoreError> {
+        let (reply, answer) = bounded(1);
+        self.end_and_tell(term, Some(reply));
+        drop(hold);
+        match answer.recv_timeout(self.patience()) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(StoreError::timeout(
+                "the lease was not seen released within operation_timeout; it expires by itself",
+            )),
+            // It does not end by itself while a term is held.
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(StoreError::retryable("the elector's renewal thread broke; the lease expires by itself"))
+            }
+        }
+    }
+
+    fn end(&self, term: &Term, cause: LossCause) -> LossCause {
+        self.shared.end(term, cause);
+        term.check().err().map_or(cause, |lost| lost.cause)
+    }
+
+    fn publish(&self, term: &Term, payload: Vec<u8>) -> Result<(), PublishError> {
+        let limit = Config::MAX_PAYLOAD_LEN;
+        if payload.len() > limit {
+            return Err(PublishError::TooLarge { size: payload.len(), limit });
+        }
+        let (reply, answer) = bounded(1);
+        let _ = self.inbox.send(Message::Publish { fence: term.fence(), payload, reply });
+        match answer.recv_timeout(self.patience() * 2) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(PublishError::Store(StoreError::timeout(
+                "the payload was not seen published within two operation timeouts",
+            ))),
+            Err(RecvTimeoutError::Disconnected) => {
+                let cause = term.check().err().map_or(LossCause::Failed, |lost| lost.cause);
+                Err(PublishError::Lost(Lost { fence: term.fence(), cause }))
+            }
         }
     }
 }

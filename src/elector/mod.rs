@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, never, select};
+use crossbeam_channel::{Receiver, RecvTimeoutError, after, bounded, never, select};
 
-use crate::callbacks::{Callbacks, RunError, run};
 use crate::config::Config;
 use crate::event::{Event, Leader};
-use crate::guard::LeaderGuard;
-use crate::identity::{Identity, IdentityError};
+use crate::guard::{Hold, LeaderGuard, Term, WAIT_SLICE};
+use crate::identity::Identity;
 use crate::lease::Fence;
 use crate::status::Status;
 use crate::store::{Store, StoreError};
@@ -19,105 +18,15 @@ use crate::term::LossCause;
 use crate::time::{Clock, SystemClock, Time};
 
 mod engine;
+mod error;
 mod renewal;
+mod run;
+mod shared;
 mod watchdog;
 
-pub(crate) use engine::Engine;
-use engine::{Message, Waiter};
-
-/// Why an elector could not be started. Nothing was sent to the store.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The operating system gave no randomness for the identity.
-    Identity(IdentityError),
-    /// A thread could not be spawned.
-    Thread(std::io::Error),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            StartError::Identity(_) => "no identity could be made",
-            StartError::Thread(_) => "a thread of the elector could not be spawned",
-        })
-    }
-}
-
-impl std::error::Error for StartError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            StartError::Identity(error) => Some(error),
-            StartError::Thread(error) => Some(error),
-        }
-    }
-}
-
-/// Why a wait for leadership ended without it.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum CampaignError {
-    /// [`Elector::stop`] or a shutdown.
-    Stopped,
-    /// The time given to [`Elector::wait_for_leadership_timeout`] is over.
-    TimedOut,
-    /// The store cannot work until a person has mended something: no table, no right, a wrong password. The
-    /// elector can be used again.
-    Store(StoreError),
-    /// The elector's own thread broke. That is a bug in this crate; please report it.
-    Failed,
-}
-
-impl fmt::Display for CampaignError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CampaignError::Stopped => "the elector was stopped",
-            CampaignError::TimedOut => "not elected within the given time",
-            CampaignError::Store(_) => "the store cannot be used",
-            CampaignError::Failed => "the elector's renewal thread broke",
-        })
-    }
-}
-
-impl std::error::Error for CampaignError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            CampaignError::Store(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-/// Why a shutdown was not clean. The elector is stopped in any case.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum ShutdownError {
-    /// The grace is over and a guard is still held or a callback still runs. Renewals have ended and the lease
-    /// was **not** released: nobody else leads before it expires.
-    WorkStillRunning,
-    /// The lease may not have been released; it expires by itself.
-    Release(StoreError),
-}
-
-impl fmt::Display for ShutdownError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ShutdownError::WorkStillRunning => {
-                "work is still running after the grace; the lease was left to expire"
-            }
-            ShutdownError::Release(_) => "the lease may not have been released; it expires by itself",
-        })
-    }
-}
-
-impl std::error::Error for ShutdownError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ShutdownError::WorkStillRunning => None,
-            ShutdownError::Release(error) => Some(error),
-        }
-    }
-}
+use engine::Engine;
+pub use error::{CampaignError, ShutdownError, StartError};
+use shared::{Message, Waiter};
 
 /// One participant in one election. A cheap handle: clones share the participant, its two threads and its term.
 ///
@@ -203,8 +112,8 @@ impl Elector {
         self.campaign(None, false, &never())
     }
 
-    /// As [`wait_for_leadership`](Elector::wait_for_leadership), for `timeout` at most. A zero timeout gives no
-    /// time to ask the store and always fails.
+    /// As [`wait_for_leadership`](Elector::wait_for_leadership), for `timeout` at most. A zero timeout
+    /// gives no time to ask the store: nothing is sent and it always fails.
     ///
     /// # Errors
     /// As there, and [`CampaignError::TimedOut`]; nothing is left half-held then.
@@ -225,17 +134,18 @@ impl Elector {
         if engine.shared.is_stopped() {
             return Err(CampaignError::Stopped);
         }
+        if until.is_some_and(|until| until <= engine.shared.clock.now()) {
+            return Err(CampaignError::TimedOut);
+        }
         let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = bounded(1);
         let _ = engine.inbox().send(Message::Campaign(Waiter { ticket, reply, rides_out_fatal }));
         loop {
             let left = until.map(|until| until.saturating_since(engine.shared.clock.now()));
-            let slice = left.map_or(crossbeam_channel::never(), |left| {
-                crossbeam_channel::after(left.min(crate::guard::WAIT_SLICE))
-            });
+            let slice = left.map_or_else(never, |left| after(left.min(WAIT_SLICE)));
             select! {
                 recv(answer) -> outcome => return match outcome {
-                    Ok(Ok(term)) => Ok(LeaderGuard::new(term, engine.clone())),
+                    Ok(Ok((term, hold))) => self.guard(term, hold),
                     Ok(Err(error)) => Err(CampaignError::Store(error)),
                     Err(_) if engine.shared.is_stopped() => Err(CampaignError::Stopped),
                     Err(_) => Err(CampaignError::Failed),
@@ -250,19 +160,21 @@ impl Elector {
         }
     }
 
+    /// A term that was won while the elector was stopped is over already; the guard gives it back.
+    fn guard(&self, term: Term, hold: Hold) -> Result<LeaderGuard, CampaignError> {
+        let guard = LeaderGuard::new(term, hold, self.engine().clone());
+        if self.engine().shared.is_stopped() { Err(CampaignError::Stopped) } else { Ok(guard) }
+    }
+
     /// Withdraws, unless the answer came at the last moment.
     fn give_up(
         &self,
         ticket: u64,
-        answer: &Receiver<Result<crate::guard::Term, StoreError>>,
+        answer: &Receiver<Result<(Term, Hold), StoreError>>,
         why: CampaignError,
     ) -> Result<LeaderGuard, CampaignError> {
         match answer.try_recv() {
-            // A term that was won while the elector is stopped is over already; the guard gives it back.
-            Ok(Ok(term)) => {
-                let guard = LeaderGuard::new(term, self.engine().clone());
-                if guard.is_leader() { Ok(guard) } else { Err(why) }
-            }
+            Ok(Ok((term, hold))) => self.guard(term, hold),
             _ => {
                 let _ = self.engine().inbox().send(Message::Withdraw { ticket });
                 Err(why)
@@ -270,29 +182,14 @@ impl Elector {
         }
     }
 
-    /// Leads whenever it can, and calls back; blocks until [`stop`](Elector::stop). Terms follow each other: see
-    /// [`Callbacks`].
-    ///
-    /// The lease of a term is released when its `started_leading` has returned. Database errors never come back
-    /// from here; they are ridden out, also those that a person must mend, and show in
-    /// [`status`](Elector::status) and [`events`](Elector::events).
-    ///
-    /// # Errors
-    /// A callback panicked (its term is over, the lease released), or a thread could not be spawned.
-    pub fn run(&self, callbacks: impl Callbacks) -> Result<(), RunError> {
-        run(self, &callbacks)
-    }
-
     /// Who led by the last answer.
     pub(crate) fn observed_leader(&self) -> Option<Leader> {
         self.engine().shared.snapshot.lock().leader.clone()
     }
 
-    /// Ends the term under way because something in this process broke; its lease is kept until the guard goes.
-    pub(crate) fn fail_term(&self) {
-        if let Some(term) = self.engine().current() {
-            self.engine().shared.end(&term, LossCause::Failed);
-        }
+    /// Ends a term because something in this process broke; its lease is kept until the guard goes.
+    pub(crate) fn fail(&self, term: &Term) {
+        self.engine().shared.end(term, LossCause::Failed);
     }
 
     /// Whether this participant leads at this very moment (rule 4). Never blocks, takes no lock.
@@ -359,7 +256,7 @@ impl Elector {
         if ended(grace) {
             return clean();
         }
-        if engine.shared.guards.load(Ordering::Acquire) > 0 {
+        if engine.shared.is_held() {
             let _ = engine.inbox().send(Message::Abandon);
             return Err(ShutdownError::WorkStillRunning);
         }

@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
@@ -14,13 +13,13 @@ use crate::config::ClockTrust;
 use crate::config::Config;
 use crate::election::{Call, Disturbance, Election, Input, Note, Settings, TermChange, Trouble};
 use crate::event::{Event, Leader};
-use crate::guard::{PublishError, Term, WAIT_SLICE};
+use crate::guard::{Hold, PublishError, Term, WAIT_SLICE};
 use crate::lease::{Bid, Fence, Lease, Renewal};
 use crate::store::{Store, StoreError};
 use crate::term::LossCause;
 use crate::time::Time;
 
-use super::engine::{Message, Shared, Waiter};
+use super::shared::{Message, Shared, Waiter};
 use super::watchdog::Watch;
 
 /// A term that was handed to somebody who has not given it back yet.
@@ -86,11 +85,8 @@ impl Renewing {
     /// The thread's body. Whatever goes wrong in it, no term outlives it.
     pub(crate) fn run_to_the_end(self) {
         let shared = self.shared.clone();
-        if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
-            if let Some(term) = shared.current.load_full() {
-                let _ = term.seal(LossCause::Failed);
-            }
-        }
+        let _ = catch_unwind(AssertUnwindSafe(|| self.run()));
+        // The watchdog ends what is still live: that takes no code that may just have panicked here.
         let _ = shared.watchdog.send(Watch::Quit);
     }
 
@@ -140,8 +136,12 @@ impl Renewing {
                     self.waiters.push_back(waiter);
                     self.settle();
                 }
+                self.keep_up();
             }
-            Message::Withdraw { ticket } => self.withdraw(ticket),
+            Message::Withdraw { ticket } => {
+                self.withdraw(ticket);
+                self.keep_up();
+            }
             Message::Resign { fence, release, reply } => {
                 self.resign(fence, release);
                 if let Some(reply) = reply {
@@ -170,6 +170,12 @@ impl Renewing {
         }
     }
 
+    /// Messages come before the time to wake up, and most of them step the machine, which does what is due. The
+    /// rest, in a crowd, must not keep a renewal waiting.
+    fn keep_up(&mut self) {
+        self.feed(Input::Tick);
+    }
+
     fn withdraw(&mut self, ticket: u64) {
         self.waiters.retain(|w| w.ticket != ticket);
         // It may have been handed a term that it never took.
@@ -183,8 +189,7 @@ impl Renewing {
 
     fn resign(&mut self, fence: Fence, release: bool) {
         self.held.retain(|h| h.term.fence() != fence);
-        self.shared.guards.store(self.held.len(), Ordering::Release);
-        if self.held.is_empty() {
+        if self.held.iter().all(|held| held.term.is_leader()) {
             self.shared.snapshot.lock().overrun_since = None;
         }
         self.last_release = None;
@@ -196,6 +201,11 @@ impl Renewing {
         let Some(term) = term else {
             return; // The dropped reply says that the term is over.
         };
+        // It may have ended while this message waited; the next term does not inherit its payload.
+        if let Err(lost) = term.check() {
+            let _ = reply.send(Err(PublishError::Lost(lost)));
+            return;
+        }
         self.payload = Some(payload);
         self.last_renewal = None;
         self.feed(Input::RenewNow);
@@ -268,20 +278,25 @@ impl Renewing {
             let _ = term.seal(LossCause::Failed);
         }
         self.shared.current.store(Some(Arc::new(term.clone())));
-        self.shared.snapshot.lock().terms += 1;
+        let mut snapshot = self.shared.snapshot.lock();
+        snapshot.terms += 1;
+        snapshot.release_error = None;
+        if self.held.is_empty() {
+            snapshot.overrun_since = None;
+        }
+        drop(snapshot);
         if self.shared.is_stopped() {
             self.shared.end(&term, LossCause::Stopped);
         }
         while let Some(waiter) = self.waiters.pop_front() {
             // Written down before it is handed over: the new owner may give it back at once.
             self.held.push(Held { ticket: waiter.ticket, term: term.clone() });
-            self.shared.guards.store(self.held.len(), Ordering::Release);
-            if waiter.reply.send(Ok(term.clone())).is_ok() {
+            self.shared.snapshot.lock().campaigning = !self.waiters.is_empty();
+            if waiter.reply.send(Ok((term.clone(), Hold::new(&self.shared.guards)))).is_ok() {
                 return;
             }
             self.held.pop();
         }
-        self.shared.guards.store(self.held.len(), Ordering::Release);
         // Nobody is there any more to lead.
         let release = self.shared.end(&term, LossCause::Resigned);
         self.inputs.push_back(Input::Resign { fence, release });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure::{Bid, PostgresStore, Store, StoreError};
-use tenure_testground::{PgBouncer, Postgres, Process, free_port};
+use tenure_testground::{PgBouncer, Postgres, free_port};
 
 use crate::{LEASE, OP, SLACK, create, look, store, timed};
 
@@ -178,29 +178,6 @@ fn b20_passwords_work_in_every_form_and_are_never_shown() {
     let leaks = kept.lines().filter(|line| line.contains("S3cr3t") && !line.contains("CREATE ROLE"));
     let leaks: Vec<_> = leaks.collect();
     assert!(leaks.is_empty(), "{leaks:#?}");
-}
-
-#[test]
-fn b20_the_password_may_come_from_the_environment() {
-    let server = with_passwords();
-    for (password, code) in [(PASSWORD, "42P01"), ("S3cr3tWrong", "28P01")] {
-        let mut child = Process::spawn_self(|command| {
-            command.args(["--exact", "connecting::child_logs_in", "--ignored", "--nocapture"]);
-            command.env("TENURE_TEST_PORT", server.port().to_string()).env("PGPASSWORD", password);
-        });
-        let said = child.expect_line(OP, "the outcome", |line| line.contains("SQLSTATE"));
-        assert!(said.contains(code) && !said.contains("S3cr3t"), "{said}");
-        assert!(child.wait(OP).success());
-    }
-}
-
-#[test]
-#[ignore = "runs as a child of another test"]
-#[allow(clippy::print_stdout, reason = "how the child talks to its parent")]
-fn child_logs_in() {
-    let Ok(port) = std::env::var("TENURE_TEST_PORT") else { return };
-    let store = PostgresStore::connect(&format!("postgres://app@127.0.0.1:{port}/postgres")).unwrap();
-    println!("\n{}", store.observe("p", OP).unwrap_err());
 }
 
 #[test]

@@ -7,7 +7,6 @@ mod clock;
 mod connecting;
 mod durability;
 mod errors;
-mod leaks;
 mod log_sink;
 mod operations;
 mod pooler;

@@ -1,23 +1,59 @@
 //! What time-outs leave behind: nothing. Counted in processes of their own.
 
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use tenure::{PostgresStore, Store};
-use tenure_testground::{Postgres, Process, await_until, descriptors, mute_listener, threads};
+use tenure_testground::{Database, Postgres, Process, await_until, descriptors, mute_listener, threads};
 
-use crate::{OP, SLACK, store};
+use crate::alone;
+use crate::figures::figure;
 
-const DSN: &str = "TENURE_TEST_DSN";
+/// Long enough for a busy machine.
+const OP: Duration = Duration::from_secs(10);
+const DSN: &str = "TENURE_CHILD_DSN";
+const CHILD: &str = "TENURE_CHILD";
+/// What a call may take beyond its timeout.
+const SLACK: Duration = Duration::from_millis(250);
 /// An address for a name server that never answers.
 const RESOLVER: &str = "127.91.53.7";
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Starts this binary again for one of the ignored tests below.
-fn child(test: &str, dsn: &str) -> Process {
+type Child = (&'static str, fn(&str));
+
+/// The children: this binary, started again with a name and a DSN in its environment.
+const CHILDREN: &[Child] = &[
+    ("times_out", child_times_out),
+    ("drops", child_drops),
+    ("resolves", child_resolves),
+    ("runs_out", child_runs_out),
+    ("logs_in", child_logs_in),
+    ("terms", alone::child_terms),
+    ("spins", alone::child_spins),
+    ("starved", alone::child_starved),
+];
+
+/// Runs the child that this process is, if it is one.
+pub(crate) fn child_main() -> Option<ExitCode> {
+    let name = std::env::var(CHILD).ok()?;
+    let dsn = std::env::var(DSN).expect("a child has a DSN");
+    let (_, child) = CHILDREN.iter().find(|(known, _)| *known == name).expect("a child of that name");
+    child(&dsn);
+    Some(ExitCode::SUCCESS)
+}
+
+pub(crate) fn as_child<'a>(command: &'a mut Command, name: &str, dsn: &str) -> &'a mut Command {
+    command.env(CHILD, name).env(DSN, dsn)
+}
+
+pub(crate) fn child(name: &str, dsn: &str) -> Process {
     Process::spawn_self(|command| {
-        command.args(["--exact", test, "--ignored", "--nocapture"]).env(DSN, dsn);
+        as_child(command, name, dsn);
     })
+}
+
+fn prepare(database: &Database<'_>) {
+    PostgresStore::connect(&database.dsn()).unwrap().ensure_schema().unwrap();
 }
 
 fn counts() -> (usize, usize) {
@@ -27,25 +63,56 @@ fn counts() -> (usize, usize) {
 
 /// Says `what` to the parent, on a line of its own.
 #[allow(clippy::print_stdout, reason = "how the child talks to its parent")]
-fn say(what: &str) {
-    println!("\n>{what}");
+pub(crate) fn say(what: &str) {
+    println!(">{what}");
 }
 
 fn await_word(child: &mut Process, word: &str) -> String {
     child.expect_line(LIMIT, word, |line| line.starts_with(&format!(">{word}")))
 }
 
-#[test]
-fn rule_7_two_hundred_time_outs_leave_nothing_behind() {
+/// The environment is the process's own, so this too takes one of its own.
+pub(crate) fn b20_the_password_may_come_from_the_environment() {
+    const PASSWORD: &str = "S3cr3t-%40 x'";
+    let server = Postgres::start_new();
+    server.create_role("app", &format!("PASSWORD '{}'", PASSWORD.replace('\'', "''")));
+    let rules = "local all all trust\nhost all postgres all trust\nhost all all all scram-sha-256\n";
+    std::fs::write(server.data_dir().join("pg_hba.conf"), rules).unwrap();
+    server.reload();
+    let dsn = format!("postgres://app@127.0.0.1:{}/postgres", server.port());
+    await_until(OP, "the new rules hold", || {
+        PostgresStore::connect(&dsn)
+            .unwrap()
+            .observe("p", OP)
+            .unwrap_err()
+            .to_string()
+            .contains("no password")
+    });
+    for (password, code) in [(PASSWORD, "42P01"), ("S3cr3tWrong", "28P01")] {
+        let mut child = Process::spawn_self(|command| {
+            as_child(command, "logs_in", &dsn).env("PGPASSWORD", password);
+        });
+        let said = await_word(&mut child, "refused");
+        assert!(said.contains(code) && !said.contains("S3cr3t"), "{said}");
+        assert!(child.wait(OP).success());
+    }
+}
+
+fn child_logs_in(dsn: &str) {
+    let store = PostgresStore::connect(dsn).unwrap();
+    say(&format!("refused: {}", store.observe("p", OP).unwrap_err()));
+}
+
+pub(crate) fn rule_7_two_hundred_time_outs_leave_nothing_behind() {
     let server = Postgres::start_new();
     let database = server.database();
-    store(&database);
-    let mut child = child("leaks::child_times_out", &database.dsn());
+    prepare(&database);
+    let mut child = child("times_out", &database.dsn());
     await_word(&mut child, "ready");
     server.pause();
     await_word(&mut child, "paused?");
     let report = await_word(&mut child, "after");
-    say(&report);
+    figure(report.trim_start_matches('>'));
     server.resume();
     let mut client = database.client();
     let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tenure'";
@@ -56,13 +123,10 @@ fn rule_7_two_hundred_time_outs_leave_nothing_behind() {
     assert!(child.wait(LIMIT).success());
 }
 
-#[test]
-#[ignore = "runs as a child of another test"]
-fn child_times_out() {
-    let Ok(dsn) = std::env::var(DSN) else { return };
+fn child_times_out(dsn: &str) {
     let bare = counts();
-    let store = PostgresStore::connect(&dsn).unwrap();
-    let idle = PostgresStore::connect(&dsn).unwrap();
+    let store = PostgresStore::connect(dsn).unwrap();
+    let idle = PostgresStore::connect(dsn).unwrap();
     std::thread::scope(|scope| {
         // Both threads and both connections.
         for _ in 0..2 {
@@ -96,22 +160,18 @@ fn child_times_out() {
     await_until(OP, format_args!("all threads end: {:?}, {bare:?}", counts()), || counts() == bare);
 }
 
-#[test]
-fn rule_7_dropping_the_store_ends_its_threads_and_connections() {
+pub(crate) fn rule_7_dropping_the_store_ends_its_threads_and_connections() {
     let database = Postgres::shared().database();
-    store(&database);
-    let mut child = child("leaks::child_drops", &database.dsn());
+    prepare(&database);
+    let mut child = child("drops", &database.dsn());
     assert!(child.wait(LIMIT).success());
 }
 
-#[test]
-#[ignore = "runs as a child of another test"]
-fn child_drops() {
-    let Ok(dsn) = std::env::var(DSN) else { return };
+fn child_drops(dsn: &str) {
     let before = counts();
     let mute = mute_listener();
     for round in 0..20 {
-        let store = PostgresStore::connect(&dsn).unwrap();
+        let store = PostgresStore::connect(dsn).unwrap();
         store.clone().observe("n", OP).unwrap();
         drop(store);
         // Also one that is in the middle of a call that will never end.
@@ -125,8 +185,7 @@ fn child_drops() {
     });
 }
 
-#[test]
-fn rule_7_a_resolver_that_never_answers() {
+pub(crate) fn rule_7_a_resolver_that_never_answers() {
     let directory = tempfile::tempdir().unwrap();
     let resolv = directory.path().join("resolv.conf");
     std::fs::write(&resolv, format!("nameserver {RESOLVER}\noptions timeout:30 attempts:3\n")).unwrap();
@@ -145,23 +204,18 @@ fn rule_7_a_resolver_that_never_answers() {
         attempt.status().is_ok_and(|status| status.success())
     };
     let Some(way) = ways.into_iter().find(|way| possible(*way)) else {
-        say("skipped: no namespace for a resolver of its own");
+        figure("skipped: no namespace for a resolver of its own");
         return;
     };
     let mut run = command(way, "exec \"$0\" \"$@\"");
-    run.args(["--exact", "leaks::child_resolves", "--ignored", "--nocapture"]).env(DSN, "set");
+    as_child(&mut run, "resolves", "");
     let mut child = Process::spawn(run);
     let report = await_word(&mut child, "resolver");
-    say(&report);
+    figure(report.trim_start_matches('>'));
     assert!(child.wait(LIMIT).success(), "{report}");
 }
 
-#[test]
-#[ignore = "runs as a child of another test"]
-fn child_resolves() {
-    if std::env::var(DSN).is_err() {
-        return;
-    }
+fn child_resolves(_: &str) {
     // Mute: bound, never read.
     let resolver = std::net::UdpSocket::bind((RESOLVER, 53)).unwrap();
     let store = PostgresStore::connect("postgres://u@db.example.com/d").unwrap();
@@ -192,28 +246,24 @@ fn child_resolves() {
     say(&format!("resolver: 50 time-outs, slowest {slowest:?}, {before:?}"));
 }
 
-#[test]
-fn a_process_without_descriptors_gets_an_error_and_recovers() {
+pub(crate) fn a_process_without_descriptors_gets_an_error_and_recovers() {
     let database = Postgres::shared().database();
-    store(&database);
+    prepare(&database);
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 60 && exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "leaks::child_runs_out", "--ignored", "--nocapture"]).env(DSN, database.dsn());
+    as_child(&mut command, "runs_out", &database.dsn());
     let mut child = Process::spawn(command);
     await_word(&mut child, "done");
     assert!(child.wait(LIMIT).success());
 }
 
-#[test]
-#[ignore = "runs as a child of another test"]
-fn child_runs_out() {
-    let Ok(dsn) = std::env::var(DSN) else { return };
-    let store = PostgresStore::connect(&dsn).unwrap();
+fn child_runs_out(dsn: &str) {
+    let store = PostgresStore::connect(dsn).unwrap();
     for spare in 0..8 {
         // So many descriptors are left for a connection that takes a handful.
         let mut hoard: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
         hoard.truncate(hoard.len() - spare);
-        let fresh = PostgresStore::connect(&dsn).unwrap();
+        let fresh = PostgresStore::connect(dsn).unwrap();
         if let Err(error) = fresh.observe("n", Duration::from_secs(1)) {
             assert!(error.is_retryable(), "{spare}: {error}");
             assert!(!error.to_string().contains("panicked"), "{spare}: {error}");

@@ -1,0 +1,235 @@
+//! The examples, as a reader runs them: each a program of its own, the ones that need a database on a throw-away
+//! server. What they print is what the README quotes.
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tenure_testground::{Database, Postgres, Process};
+
+/// Long enough for a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Builds the examples once, with the features and the profile that this test has, and says where they are.
+fn examples() -> &'static PathBuf {
+    static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
+    EXAMPLES.get_or_init(|| {
+        // target/PROFILE/deps/this-test
+        let this = std::env::current_exe().unwrap();
+        let profile = this.parent().and_then(|deps| deps.parent()).expect("a target directory");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--locked", "--examples", "--all-features", "--quiet"]);
+        cargo.current_dir(env!("CARGO_MANIFEST_DIR")).arg("--target-dir").arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        let status = cargo.status().unwrap_or_else(|error| panic!("can't run {cargo:?}: {error}"));
+        assert!(status.success(), "{cargo:?}: {status}");
+        profile.join("examples")
+    })
+}
+
+fn start(name: &str, database: Option<&Database<'_>>) -> Process {
+    let mut command = Command::new(examples().join(name));
+    command.env_remove("DATABASE_URL");
+    if let Some(database) = database {
+        command.env("DATABASE_URL", database.dsn());
+    }
+    Process::spawn(command)
+}
+
+/// Everything that it prints, up to its end, which has to be a good one.
+#[track_caller]
+fn output(mut example: Process) -> Vec<String> {
+    while example.line(LIMIT).is_some() {}
+    let lines = example.seen().to_vec();
+    let status = example.wait(LIMIT);
+    assert!(status.success(), "{status}: {lines:#?}");
+    lines
+}
+
+/// Compares line by line; `*` in a pattern stands for anything.
+#[track_caller]
+fn assert_reads(lines: &[String], patterns: &[&str]) {
+    let fits = lines.len() == patterns.len() && lines.iter().zip(patterns).all(|(line, p)| matches(line, p));
+    assert!(fits, "expected {patterns:#?}, got {lines:#?}");
+}
+
+fn matches(line: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or("")) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// The number before ` ms`.
+fn milliseconds(line: &str) -> u64 {
+    let before = line.split(" ms").next().unwrap_or(line);
+    let digits = before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or("");
+    digits.parse().unwrap_or_else(|_| panic!("no milliseconds in {line:?}"))
+}
+
+#[test]
+fn patterns_fit_what_they_should() {
+    assert!(matches("a leads, fence 1", "* leads, fence 1"));
+    assert!(matches("a leads, fence 12, 5 ms after", "*leads, fence *, * ms after"));
+    assert!(!matches("a leads, fence 2", "* leads, fence 1"));
+    assert!(!matches("leads", "leads now") && !matches("leads now", "leads"));
+    assert_eq!(milliseconds("b leads, fence 2, 214 ms after the resignation"), 214);
+}
+
+const QUICKSTART: &[&str] = &[
+    "* leads, fence 1, * ms after the start",
+    "  *s left unless it is renewed",
+    "* resigns",
+    "* leads, fence 2, * ms after the resignation",
+    "* crashes",
+    "  * ms later it knows: the term with fence 2 is over: the deadline passed without a renewal",
+    "* leads, fence 3, * ms after the crash",
+    "* resigns, the end",
+];
+
+#[test]
+fn the_readme_shows_what_quickstart_prints() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let shown = readme.split("$ cargo run --example quickstart\n").nth(1).expect("the command");
+    let shown: Vec<String> = shown.lines().take_while(|line| *line != "```").map(str::to_owned).collect();
+    assert_reads(&shown, QUICKSTART);
+}
+
+#[test]
+fn quickstart_shows_a_resignation_and_a_crash_without_a_server() {
+    let lines = output(start("quickstart", None));
+    assert_reads(&lines, QUICKSTART);
+    let leader = |line: usize| lines[line].split(' ').next().unwrap();
+    assert_ne!(leader(3), leader(0), "whoever resigned lets others go first");
+    // 3 s of lease, 1 s of margin, a poll every 0.3 s.
+    assert!(milliseconds(&lines[3]) <= 300 + 1_000, "{lines:#?}");
+    assert!(milliseconds(&lines[5]) <= 2_000 + 1_000, "{lines:#?}");
+    assert!((2_000..=3_300 + 1_000).contains(&milliseconds(&lines[6])), "{lines:#?}");
+    assert!(milliseconds(&lines[5]) < milliseconds(&lines[6]), "it knew before the next one led: {lines:#?}");
+}
+
+#[test]
+fn without_a_database_url_they_say_what_they_need() {
+    for example in ["callbacks", "discover", "fenced_write", "polling", "service"] {
+        let mut command = Command::new(examples().join(example));
+        let output = command.env_remove("DATABASE_URL").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("set DATABASE_URL"), "{example}: {said}");
+    }
+}
+
+#[test]
+fn b09_service_ends_cleanly_on_sigterm_and_releases() {
+    let database = Postgres::shared().database();
+    let mut service = start("service", Some(&database));
+    service.expect_line(LIMIT, "the campaign", |line| line.ends_with("waits for leadership"));
+    service.expect_line(LIMIT, "the term", |line| line == "leading, fence 1");
+    service.expect_line(LIMIT, "some work", |line| line == "working, fence 1");
+    let mut second = start("service", Some(&database));
+    second.expect_line(LIMIT, "its campaign", |line| line.ends_with("waits for leadership"));
+    // So that there is somebody who waits.
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(second.try_line(), None, "the second one waits");
+    service.terminate();
+    let lines = output(service);
+    let end: Vec<&str> = lines.iter().rev().take(2).map(String::as_str).collect();
+    assert_eq!(end, ["bye", "the term with fence 1 is over: the elector was stopped"], "{lines:#?}");
+    // Default timings: a candidate polls every 3 s; a crash would cost 15.
+    second.expect_line(Duration::from_secs(8), "the second one leads", |line| line == "leading, fence 2");
+    second.terminate();
+    output(second);
+    let row = database.client().query_one(
+        "SELECT fence, expires_at = 'epoch' FROM leader_election WHERE name = 'example-service'",
+        &[],
+    );
+    let row = row.unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, bool>(1)), (2, true), "released, with its fence");
+}
+
+#[test]
+fn fenced_write_refuses_the_old_leader() {
+    let database = Postgres::shared().database();
+    assert_reads(
+        &output(start("fenced_write", Some(&database))),
+        &[
+            "first leader, fence 1: written: true",
+            "second leader, fence 2: written: true",
+            "first leader again, fence 1: written: false",
+            "balance 200 of fence 2",
+        ],
+    );
+    // Once more, on what the first run left behind.
+    let again = output(start("fenced_write", Some(&database)));
+    assert_eq!(again.last().map(String::as_str), Some("balance 200 of fence 4"), "{again:#?}");
+}
+
+#[test]
+fn discover_finds_the_leader() {
+    let database = Postgres::shared().database();
+    assert_reads(
+        &output(start("discover", Some(&database))),
+        &[
+            "the leader is at Some(\"10.0.0.7:8080\")",
+            "the leader moved to Some(\"10.0.0.7:9090\")",
+            "and now at None",
+        ],
+    );
+}
+
+#[test]
+fn callbacks_are_called_in_order() {
+    let database = Postgres::shared().database();
+    let lines = output(start("callbacks", Some(&database)));
+    let (announced, rest): (Vec<_>, Vec<_>) =
+        lines.into_iter().partition(|line| line.contains(" leads, fence "));
+    assert_eq!(announced.len(), 1, "its own term is news, too: {announced:#?}");
+    assert_reads(
+        &rest,
+        &[
+            "batch 1 with fence 1",
+            "batch 2 with fence 1",
+            "batch 3 with fence 1",
+            "stopped: the term with fence 1 is over: the elector was stopped",
+        ],
+    );
+}
+
+#[test]
+fn simulate_finds_no_violation() {
+    let mut command = Command::new(examples().join("simulate"));
+    command.args(["--schedules", "20"]);
+    let lines = output(Process::spawn(command));
+    assert_eq!(
+        lines.last().map(String::as_str),
+        Some("violations: 0 in 20 schedules from seed 1"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn polling_asks_at_every_tick() {
+    let database = Postgres::shared().database();
+    let led = output(start("polling", Some(&database)));
+    assert_eq!(led.len(), 20, "{led:#?}");
+    assert!(led[0].starts_with("tick 0: "), "{led:#?}");
+    assert_eq!(led[19], "tick 19: leading, fence 1", "{led:#?}");
+    // Now somebody else has the lease, for longer than the program runs.
+    database.execute(
+        "UPDATE leader_election SET holder = 'ghost', fence = 7, expires_at = now() + interval '1 hour'",
+    );
+    let followed = output(start("polling", Some(&database)));
+    assert_eq!(followed[19], "tick 19: following Some(\"ghost\")", "{followed:#?}");
+    assert!(!followed.iter().any(|line| line.contains("leading")), "{followed:#?}");
+}

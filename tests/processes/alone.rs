@@ -1,0 +1,178 @@
+//! What an elector costs its process, and what becomes of it in one that has nothing left. Each is a process of its
+//! own, so that other tests don't show in the counts.
+
+use std::process::Command;
+use std::time::Duration;
+
+use tenure::{Config, Elector, LeaderGuard, MemoryStore, RunError, StartError, Store, Term};
+use tenure_testground::await_until;
+
+use crate::leaks::{as_child, child, say};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const NAME: &str = "election";
+
+/// A user that owns no process here; the kernel counts its threads from zero.
+const NOBODY: &str = "61234";
+
+/// Timings that lose no term on a machine that may stand still for seconds.
+fn calm() -> Config {
+    Config::builder(NAME)
+        .lease_duration(Duration::from_secs(8))
+        .renew_interval(Duration::from_millis(200))
+        .retry_period(Duration::from_millis(100))
+        .operation_timeout(Duration::from_secs(1))
+        .safety_margin(Duration::from_millis(500))
+        .build()
+        .unwrap()
+}
+
+fn start(store: &MemoryStore) -> Elector {
+    Elector::start(store.clone(), calm()).unwrap()
+}
+
+fn count(dir: &str) -> usize {
+    std::fs::read_dir(dir).unwrap().count()
+}
+
+/// Processor time of all of this process's threads of the elector, in hundredths of a second.
+fn ticks() -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let stats = threads.filter_map(|t| std::fs::read_to_string(t.unwrap().path().join("stat")).ok());
+    let ours = stats.filter(|stat| stat.contains("(tenure-"));
+    ours.map(|stat| {
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    })
+    .sum()
+}
+
+pub(crate) fn b27_two_hundred_terms_leave_no_thread_and_no_descriptor() {
+    assert!(child("terms", "").wait(LIMIT).success());
+}
+
+pub(crate) fn child_terms(_: &str) {
+    let cycle = |round: u64| {
+        let store = MemoryStore::new();
+        let elector = start(&store);
+        let events = elector.events();
+        let guard = elector.wait_for_leadership().unwrap();
+        match round % 4 {
+            0 => drop(guard),
+            1 => guard.resign().unwrap(),
+            2 => elector.stop(),
+            _ => {
+                let term = guard.term();
+                drop(elector);
+                drop(guard);
+                assert!(term.check().is_err());
+            }
+        }
+        drop(events);
+    };
+    cycle(0);
+    await_until(LIMIT, "the baseline", || count("/proc/self/task") <= 3);
+    let baseline = (count("/proc/self/task"), count("/proc/self/fd"));
+    (0..200).for_each(cycle);
+    await_until(LIMIT, "the baseline again", || {
+        count("/proc/self/task") <= baseline.0 && count("/proc/self/fd") <= baseline.1
+    });
+}
+
+pub(crate) fn nobody_spins() {
+    assert!(child("spins", "").wait(LIMIT).success());
+}
+
+pub(crate) fn child_spins(_: &str) {
+    let store = MemoryStore::new();
+    let of = |what: &str, limit: u64| {
+        let before = ticks();
+        std::thread::sleep(Duration::from_secs(2));
+        let used = ticks() - before;
+        assert!(used <= limit, "{what}: {used} hundredths of a second in two seconds");
+    };
+    let idle = start(&store);
+    of("idle", 1);
+    let guard: LeaderGuard = idle.wait_for_leadership().unwrap();
+    of("leading", 6);
+    let candidate = start(&store);
+    let waiting = candidate.clone();
+    let waiter = std::thread::spawn(move || waiting.wait_for_leadership().is_err());
+    of("leading, and a candidate", 10);
+    idle.stop();
+    of("winding down, and a candidate", 10);
+    candidate.stop();
+    assert!(waiter.join().unwrap());
+    drop(guard);
+}
+
+/// Runs a child as that user with at most `threads` threads.
+fn with_threads(threads: u32, name: &str) -> (bool, String) {
+    // Where nobody else may run this program, it is run from a place where they may.
+    let dir = tempfile::tempdir().unwrap();
+    let exe = dir.path().join("scarcity");
+    std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(dir.path(), open).unwrap();
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"])
+        .args(["prlimit", &format!("--nproc={threads}")])
+        .arg(&exe)
+        .env("RUST_BACKTRACE", "0");
+    let run = as_child(&mut command, name, "").output().unwrap();
+    let text = [run.stdout, run.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    (run.status.success(), text)
+}
+
+pub(crate) fn is_root() -> bool {
+    std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0
+}
+
+/// Needs root, to become somebody who has no process yet.
+pub(crate) fn b27_without_threads_there_is_an_error_and_no_panic() {
+    let mut outcomes = Vec::new();
+    for threads in 1..=12 {
+        let (success, text) = with_threads(threads, "starved");
+        assert!(success, "{threads} threads: {text}");
+        outcomes.extend(text.lines().filter_map(|line| line.strip_prefix('>')).map(str::to_owned));
+    }
+    for outcome in ["no elector", "no thread for a callback", "fine"] {
+        assert!(outcomes.iter().any(|o| o == outcome), "{outcome}: {outcomes:?}");
+    }
+}
+
+pub(crate) fn child_starved(_: &str) {
+    let store = MemoryStore::new();
+    let elector = match Elector::start(store.clone(), calm()) {
+        Ok(elector) => elector,
+        Err(StartError::Thread(error)) => {
+            say("no elector");
+            assert!(error.raw_os_error().is_some(), "{error}");
+            // What was begun ends.
+            await_until(LIMIT, "the end of the threads", || {
+                let threads = std::fs::read_dir("/proc/self/task").unwrap();
+                let names =
+                    threads.filter_map(|t| std::fs::read_to_string(t.unwrap().path().join("comm")).ok());
+                names.filter(|name| name.starts_with("tenure-") && name.trim() != "tenure-log").count() == 0
+            });
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let stopper = elector.clone();
+    match elector.run(move |_: Term| stopper.stop()) {
+        Ok(()) => say("fine"),
+        Err(RunError::Thread(error)) => {
+            say("no thread for a callback");
+            assert!(error.raw_os_error().is_some(), "{error}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+    assert!(!elector.is_leader());
+    assert!(
+        store.observe(NAME, LIMIT).unwrap().lease().is_none_or(tenure::Lease::is_released),
+        "no term is left behind"
+    );
+    elector.shutdown(LIMIT).unwrap();
+}

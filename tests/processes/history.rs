@@ -1,0 +1,116 @@
+//! The history checker: what must hold of the lines of all nodes together, whatever was done to them.
+
+use crate::line::{Line, Stamp};
+
+/// What one run of a node has said.
+#[derive(Clone, Debug)]
+pub(crate) struct Story {
+    pub(crate) label: String,
+    pub(crate) lines: Vec<Line>,
+    /// Cut off in the middle: killed, or left through an exit that runs no destructor.
+    pub(crate) cut_off: bool,
+}
+
+/// How much has to have happened for a history to prove anything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtLeast {
+    pub(crate) terms: usize,
+    pub(crate) held: Stamp,
+}
+
+/// A term as its holder saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    node: usize,
+    fence: i64,
+    led_at: Stamp,
+    /// When it was certainly live.
+    certain: Option<(Stamp, Stamp)>,
+}
+
+/// Everything that is wrong with a history; empty where it is as promised.
+pub(crate) fn faults(stories: &[Story], at_least: AtLeast) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut terms = Vec::new();
+    for (node, story) in stories.iter().enumerate() {
+        terms.extend(read(node, story, &mut faults));
+    }
+    terms.sort_by_key(|term| (term.led_at, term.fence));
+    let label = |term: &Term| format!("{} (fence {})", stories[term.node].label, term.fence);
+    for (i, one) in terms.iter().enumerate() {
+        for other in &terms[i + 1..] {
+            if one.fence == other.fence {
+                faults.push(format!("{} and {} share a fence", label(one), label(other)));
+            }
+            let (Some(a), Some(b)) = (one.certain, other.certain) else { continue };
+            if a.0 < b.1 && b.0 < a.1 {
+                let both = (a.0.max(b.0), a.1.min(b.1));
+                faults.push(format!("two leaders from {both:?}: {} and {}", label(one), label(other)));
+            }
+            let (first, second) = if a.0 < b.0 { (one, other) } else { (other, one) };
+            if first.fence > second.fence {
+                faults.push(format!("fences fall: {} came before {}", label(first), label(second)));
+            }
+        }
+    }
+    let held = terms.iter().filter_map(|term| term.certain).map(|(from, to)| to - from).sum::<Stamp>();
+    if terms.len() < at_least.terms || held < at_least.held {
+        let wanted = (at_least.terms, at_least.held);
+        faults.push(format!("too little happened: {} terms, {held:?} led, not {wanted:?}", terms.len()));
+    }
+    faults
+}
+
+/// The terms of one node, and what is wrong with its own story.
+fn read(node: usize, story: &Story, faults: &mut Vec<String>) -> Vec<Term> {
+    let mut terms: Vec<Term> = Vec::new();
+    // What is still owed for the last term: the news of its end, and the word that the work has stopped.
+    let (mut live, mut working) = (false, false);
+    let mut fault = |what: String| faults.push(format!("{}: {what}", story.label));
+    for line in &story.lines {
+        let current = terms.last().map(|term| term.fence);
+        match line {
+            Line::Lead { at, fence } => {
+                if live || working {
+                    fault(format!("leads with fence {fence} before the term before has ended"));
+                }
+                if current.is_some_and(|before| before >= *fence) {
+                    fault(format!("leads with fence {fence} after {current:?}"));
+                }
+                (live, working) = (true, true);
+                terms.push(Term { node, fence: *fence, led_at: *at, certain: None });
+            }
+            Line::Held { fence, from, to } => match terms.last_mut() {
+                Some(term) if live && term.fence == *fence => {
+                    let since = term.certain.map_or(*from, |(since, _)| since);
+                    if since != *from || to < from || *from < term.led_at {
+                        fault(format!("has held fence {fence} from {from:?} to {to:?}"));
+                    }
+                    term.certain = Some((since, *to));
+                }
+                _ => fault(format!("holds fence {fence} in the wrong place")),
+            },
+            Line::Lost { fence, .. } => {
+                if !live || current != Some(*fence) {
+                    fault(format!("lost fence {fence} without leading"));
+                }
+                live = false;
+            }
+            Line::Stopped { fence, .. } => {
+                if live || !working || current != Some(*fence) {
+                    fault(format!("stopped with fence {fence} in the wrong place"));
+                }
+                working = false;
+            }
+            Line::Exit { .. } if (live || working) && !story.cut_off => {
+                fault(format!("exits with fence {current:?} still open"));
+            }
+            _ => {}
+        }
+    }
+    let ended = story.lines.iter().any(|line| matches!(line, Line::Exit { .. }));
+    if !ended && !story.cut_off {
+        fault("has not ended".to_owned());
+    }
+    terms
+}

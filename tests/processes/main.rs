@@ -1,0 +1,144 @@
+//! The elector in real processes on a real PostgreSQL: killed, frozen, cut off, stalled, restarted.
+//!
+//! This program is also the node that the tests start again and again, and the other children that they need.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod alone;
+mod chaos;
+mod contention;
+mod exits;
+mod figures;
+mod fleet;
+mod history;
+mod history_tests;
+mod in_process;
+mod leaks;
+mod line;
+mod node;
+mod outages;
+mod pooler;
+mod profile;
+mod replies;
+mod rights;
+mod rows;
+mod rows_tests;
+mod stalls;
+mod takeover;
+
+use std::process::ExitCode;
+
+use fleet::Way;
+use libtest_mimic::{Arguments, Trial};
+
+/// They mostly wait, but each has processes of its own, and two cores bear only so many.
+const AT_ONCE: usize = 6;
+
+type Plain = (&'static str, fn());
+type OnAWay = (&'static str, fn(Way));
+
+/// Names of functions, with the functions.
+macro_rules! tests {
+    ($($module:ident :: $test:ident),* $(,)?) => {
+        &[$((concat!(stringify!($module), "::", stringify!($test)), $module::$test)),*]
+    };
+}
+
+const CHECKERS: &[Plain] = tests![
+    history_tests::a_good_history_has_no_fault,
+    history_tests::two_leaders_are_found,
+    history_tests::fences_that_repeat_or_fall_are_found,
+    history_tests::terms_without_a_proper_end_are_found,
+    history_tests::a_history_in_which_nothing_happened_proves_nothing,
+    history_tests::lines_survive_the_pipe,
+    rows_tests::bad_rows_are_told_from_good_ones,
+];
+
+/// Direct, and through PgBouncer.
+const BOTH_WAYS: &[OnAWay] = tests![
+    takeover::a_killed_leader_is_replaced_at_the_expiry,
+    takeover::a_leader_that_ends_hands_over_within_a_retry_period,
+    takeover::b02_a_leader_that_was_frozen_knows_at_once_and_touches_nothing,
+    takeover::b02_a_short_freeze_changes_nothing,
+    takeover::b15_the_same_label_twice_is_two_participants,
+    takeover::b15_a_restarted_process_does_not_continue_its_predecessors_term,
+    replies::b08_a_term_whose_grant_was_lost_is_never_led,
+    replies::b08_renewals_that_land_unanswered_prolong_nothing,
+    replies::b08_a_shutdown_whose_release_is_not_answered_is_bounded,
+    replies::b19_a_black_hole_under_a_leader,
+    replies::rule_2_on_a_slow_path_the_term_counts_from_the_send,
+    replies::b28_one_renewal_that_is_reset_or_swallowed_costs_no_term,
+    exits::b09_a_shutdown_while_a_renewal_is_held_up_still_releases,
+    exits::b09_process_exit_hands_over_like_a_crash,
+    exits::b09_a_guard_in_a_static_hands_over_like_a_crash,
+    exits::rule_9_a_release_that_lands_in_the_successors_term_changes_nothing,
+    rights::b06_a_truncated_table_ends_the_term_at_the_next_renewal,
+    rights::b07_a_row_that_is_held_for_longer_than_the_term,
+    rights::b23_twenty_four_processes_create_the_table_and_elect_one,
+    outages::b26_nobody_leads_while_the_server_is_down_and_nobody_sleeps_longer,
+    outages::b26_a_server_that_crashes_again_and_again,
+    chaos::random_faults_double_nobody,
+    contention::sixteen_candidates_and_two_thousand_terms,
+    contention::rule_14_candidates_that_look_write_nothing,
+    in_process::leading_from_inside_an_async_runtime,
+    in_process::b14_a_guard_that_nobody_keeps_is_given_back_at_once,
+    in_process::b14_a_wait_that_times_out_leaves_nothing_half_held,
+    in_process::b16_every_name_that_is_accepted_is_an_election_of_its_own,
+    in_process::b28_granted_lengths_are_exact,
+];
+
+/// What only root can set up.
+const ROOTS: &[Plain] = tests![alone::b27_without_threads_there_is_an_error_and_no_panic];
+
+const PLAIN: &[Plain] = tests![
+    stalls::b11_the_server_is_stopped,
+    stalls::b11_the_server_is_stopped_behind_a_pooler,
+    stalls::b11_the_pooler_is_stopped,
+    stalls::b11_the_path_swallows_everything,
+    stalls::b11_the_path_swallows_replies,
+    stalls::b11_the_path_holds_requests_back,
+    stalls::b11_the_peer_is_mute,
+    outages::a_pooler_that_restarts_costs_no_term,
+    outages::a_paused_pooler_leaves_nobody_leading_until_it_goes_on,
+    pooler::b21_connections_and_columns_come_and_go_under_eight_nodes,
+    pooler::b22_settings_of_a_neighbour_do_not_matter_to_four_nodes,
+    pooler::b22_a_statement_timeout_left_behind_costs_the_term_and_no_more,
+    in_process::b19_a_mute_first_host_is_passed_by,
+    leaks::rule_7_two_hundred_time_outs_leave_nothing_behind,
+    leaks::rule_7_dropping_the_store_ends_its_threads_and_connections,
+    leaks::rule_7_a_resolver_that_never_answers,
+    leaks::a_process_without_descriptors_gets_an_error_and_recovers,
+    leaks::b20_the_password_may_come_from_the_environment,
+    alone::b27_two_hundred_terms_leave_no_thread_and_no_descriptor,
+    alone::nobody_spins,
+    rights::b01_a_leader_that_may_not_write_any_more_steps_down,
+];
+
+fn main() -> ExitCode {
+    if let Some(options) = node::Options::from_env() {
+        return node::main(&options);
+    }
+    if let Some(code) = leaks::child_main() {
+        return code;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(AT_ONCE);
+    let mut trials = Vec::new();
+    let roots = if alone::is_root() { ROOTS } else { &[] };
+    for (name, test) in CHECKERS.iter().chain(PLAIN).chain(roots) {
+        trials.push(Trial::test(*name, move || {
+            test();
+            Ok(())
+        }));
+    }
+    for (name, test) in BOTH_WAYS {
+        for (way, prefix) in [(Way::Direct, "direct"), (Way::Pooled, "pgbouncer")] {
+            trials.push(Trial::test(format!("{prefix}::{name}"), move || {
+                test(way);
+                Ok(())
+            }));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    figures::print();
+    conclusion.exit_code()
+}

@@ -1,0 +1,242 @@
+//! The node: a small program that leads whenever it can and says so. This very binary, started again with
+//! [`Options`] in its environment.
+
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use signal_hook::consts::SIGTERM;
+use signal_hook::iterator::Signals;
+use tenure::{Callbacks, CampaignError, Elector, Event, LeaderGuard, Lost, PostgresStore, Term};
+
+use crate::line::{Line, Stamp, now, say};
+use crate::profile::Profile;
+
+const DSN: &str = "TENURE_NODE_DSN";
+const ELECTION: &str = "TENURE_NODE_ELECTION";
+const LABEL: &str = "TENURE_NODE_LABEL";
+const PROFILE: &str = "TENURE_NODE_PROFILE";
+const FORM: &str = "TENURE_NODE_FORM";
+const END: &str = "TENURE_NODE_END";
+const SCHEMA: &str = "TENURE_NODE_SCHEMA";
+
+/// Between two checks of a leader.
+const CHECK_EVERY: Duration = Duration::from_millis(3);
+/// A leader says at least so often how long it has led.
+const REPORT_EVERY: Duration = Duration::from_millis(40);
+/// A node that did not check for so long has stood still.
+const GAP: Duration = Duration::from_millis(700);
+
+/// How a node leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// With a guard.
+    Guard,
+    /// With callbacks: it rides out also what a person must mend.
+    Run,
+}
+
+/// What SIGTERM makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// A clean end: stop, shutdown.
+    Shutdown,
+    /// `std::process::exit` with the guard in some variable.
+    Exit,
+    /// `main` returns with the guard in a static.
+    Return,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) dsn: String,
+    pub(crate) election: String,
+    pub(crate) label: String,
+    pub(crate) profile: Profile,
+    pub(crate) form: Form,
+    pub(crate) end: End,
+    /// Whether it calls `ensure_schema` first.
+    pub(crate) schema: bool,
+}
+
+impl Options {
+    pub(crate) fn put(&self, command: &mut Command) {
+        command
+            .env(DSN, &self.dsn)
+            .env(ELECTION, &self.election)
+            .env(LABEL, &self.label)
+            .env(PROFILE, self.profile.name())
+            .env(FORM, format!("{:?}", self.form))
+            .env(END, format!("{:?}", self.end))
+            .env(SCHEMA, self.schema.to_string());
+    }
+
+    /// `None`: this process is not a node.
+    pub(crate) fn from_env() -> Option<Options> {
+        let var = |name| std::env::var(name).ok();
+        let dsn = var(DSN)?;
+        Some(Options {
+            dsn,
+            election: var(ELECTION)?,
+            label: var(LABEL)?,
+            profile: Profile::named(&var(PROFILE)?)?,
+            form: if var(FORM)? == "Run" { Form::Run } else { Form::Guard },
+            end: match var(END)?.as_str() {
+                "Exit" => End::Exit,
+                "Return" => End::Return,
+                _ => End::Shutdown,
+            },
+            schema: var(SCHEMA)? == "true",
+        })
+    }
+}
+
+pub(crate) fn main(options: &Options) -> ExitCode {
+    // From the very beginning: a signal that comes early is not to kill it.
+    let mut signals = Signals::new([SIGTERM]).expect("a signal handler");
+    let store = PostgresStore::connect(&options.dsn).expect("a usable DSN");
+    if options.schema {
+        if let Err(error) = store.ensure_schema() {
+            failed(error.sqlstate(), error.is_fatal(), &error.to_string());
+            return ExitCode::from(3);
+        }
+    }
+    let config = options.profile.config(&options.election).label(&options.label).build();
+    let elector = Elector::start(store, config.expect("a usable profile")).expect("two threads");
+    say(&Line::Started { at: now(), identity: elector.identity().to_string() });
+    report_failures(&elector);
+    let returning = Arc::new(AtomicBool::new(false));
+    thread::spawn({
+        let (elector, end, returning) = (elector.clone(), options.end, returning.clone());
+        move || {
+            if signals.forever().next().is_some() {
+                match end {
+                    End::Shutdown => elector.stop(),
+                    End::Exit => std::process::exit(0),
+                    End::Return => returning.store(true, Ordering::SeqCst),
+                }
+            }
+        }
+    });
+    match options.form {
+        Form::Guard => {
+            if lead(&elector, &returning) {
+                drop(elector);
+                say(&Line::Exit { at: now() });
+                return ExitCode::SUCCESS;
+            }
+        }
+        Form::Run => elector.run(Reporting { returning }).expect("no callback panics"),
+    }
+    let how = match elector.shutdown(Duration::from_secs(10)) {
+        Ok(()) => "clean".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    say(&Line::Ended { at: now(), how });
+    say(&Line::Exit { at: now() });
+    ExitCode::SUCCESS
+}
+
+fn report_failures(elector: &Elector) {
+    let events = elector.events();
+    thread::spawn(move || {
+        for event in events {
+            if let Event::Failed { error } = event {
+                failed(error.sqlstate(), error.is_fatal(), &error.to_string());
+            }
+        }
+    });
+}
+
+fn failed(sqlstate: Option<&str>, fatal: bool, text: &str) {
+    let sqlstate = sqlstate.unwrap_or("-").to_owned();
+    say(&Line::Err { at: now(), sqlstate, fatal, text: text.to_owned() });
+}
+
+/// Leads again and again. True: this program returns with its guard in a static.
+fn lead(elector: &Elector, returning: &AtomicBool) -> bool {
+    static KEPT: Mutex<Option<LeaderGuard>> = Mutex::new(None);
+    loop {
+        match elector.wait_for_leadership() {
+            Ok(guard) => {
+                let fence = guard.fence().get();
+                watch(&guard.term(), returning);
+                if returning.load(Ordering::SeqCst) {
+                    *KEPT.lock() = Some(guard);
+                    return true;
+                }
+                drop(guard);
+                say(&Line::Stopped { at: now(), fence });
+            }
+            Err(CampaignError::Stopped) => return false,
+            Err(CampaignError::Store(error)) => {
+                failed(error.sqlstate(), error.is_fatal(), &error.to_string());
+                thread::sleep(elector.config().retry_period());
+            }
+            Err(error) => panic!("waiting for leadership: {error}"),
+        }
+    }
+}
+
+struct Reporting {
+    returning: Arc<AtomicBool>,
+}
+
+impl Callbacks for Reporting {
+    fn started_leading(&self, term: Term) {
+        watch(&term, &self.returning);
+    }
+
+    fn stopped_leading(&self, lost: Lost) {
+        say(&Line::Stopped { at: now(), fence: lost.fence.get() });
+    }
+}
+
+/// The certain part of a term so far.
+#[derive(Clone, Copy)]
+struct Certain {
+    from: Stamp,
+    to: Stamp,
+}
+
+/// Checks the term until it is lost, and says how long it was live.
+fn watch(term: &Term, returning: &AtomicBool) {
+    let fence = term.fence().get();
+    say(&Line::Lead { at: now(), fence });
+    let mut certain: Option<Certain> = None;
+    let (mut last, mut reported) = (now(), now());
+    while !returning.load(Ordering::SeqCst) {
+        let from = now();
+        let result = term.check();
+        let to = now();
+        if from.saturating_sub(last) > GAP {
+            say(&Line::Check { ok: result.is_ok(), from, to });
+        }
+        last = to;
+        match result {
+            Ok(_) => {
+                let certain = certain.get_or_insert(Certain { from: to, to: from });
+                certain.to = from;
+                if to.saturating_sub(reported) > REPORT_EVERY {
+                    reported = to;
+                    say(&held(fence, *certain));
+                }
+            }
+            Err(lost) => {
+                if let Some(certain) = certain {
+                    say(&held(fence, certain));
+                }
+                say(&Line::Lost { at: to, fence, cause: lost.cause.to_string() });
+                return;
+            }
+        }
+        thread::sleep(CHECK_EVERY);
+    }
+}
+
+fn held(fence: i64, certain: Certain) -> Line {
+    Line::Held { fence, from: certain.from, to: certain.to.max(certain.from) }
+}

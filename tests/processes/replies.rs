@@ -1,0 +1,215 @@
+//! Answers that are lost, and paths that go silent under a leader.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use tenure_testground::{Mode, Proxy, await_until, descriptors, threads};
+
+use crate::figures::figure;
+use crate::fleet::{Fleet, Ground, LIMIT, Led, RowLock, Way};
+use crate::line::{Line, Stamp, now};
+use crate::node::Options;
+use crate::profile::{P3, P6, Profile, SLACK};
+use crate::rows;
+
+/// A node whose path leads through a proxy.
+fn through(proxy: &Proxy, ground: &Ground<'_>, label: &str, profile: Profile) -> Options {
+    Options { dsn: ground.database.dsn_through(proxy.port()), profile, ..ground.options(label) }
+}
+
+fn directly(ground: &Ground<'_>, label: &str, profile: Profile) -> Options {
+    Options { profile, ..ground.options(label) }
+}
+
+/// The term ended by the leader's own clock: no check succeeded after the deadline that the last answered renewal,
+/// sent before `cut`, can have given it, and the news came soon.
+#[track_caller]
+pub(crate) fn stepped_down(fleet: &mut Fleet, led: &Led, cut: Stamp, profile: Profile) -> Duration {
+    let lost = fleet.await_lost(profile.step(), led.fence);
+    let last = fleet.certain(led.fence).expect("it has led").1;
+    assert!(last <= cut + profile.term(), "{:?} after the cut it was told that it leads", last - cut);
+    lost.saturating_sub(cut)
+}
+
+/// Waits until the leader has just renewed.
+pub(crate) fn await_renewal(ground: &Ground<'_>) {
+    let before = ground.bytes_of_the_row();
+    await_until(LIMIT, "a renewal", || ground.bytes_of_the_row() != before);
+}
+
+pub(crate) fn b08_a_term_whose_grant_was_lost_is_never_led(way: Way) {
+    let ground = Ground::shared(way);
+    ground.database.execute(
+        "INSERT INTO leader_election (name, holder, fence, acquired_at, renewed_at, expires_at)
+         VALUES ('e', 'ghost', 5, 'epoch', 'epoch', 'epoch')",
+    );
+    let proxy = Proxy::to(ground.addr());
+    let mut fleet = Fleet::new();
+    // The bid waits in the server; then answers are lost; then the bid is granted.
+    let mut lock = RowLock::take(&ground);
+    let a = fleet.start(&through(&proxy, &ground, "a", P6));
+    lock.await_waiter();
+    proxy.set(Mode::SwallowReplies);
+    lock.release();
+    await_until(LIMIT, "the bid is granted", || ground.rows().last().is_some_and(|row| row.fence == 6));
+    let b = fleet.start(&directly(&ground, "b", P6));
+    fleet.await_story(LIMIT, "b has started", |fleet| fleet.identity(b).map(drop));
+    sleep(Duration::from_secs(2));
+    fleet.read();
+    assert!(fleet.leads().is_empty(), "{}", fleet.told());
+    proxy.set(Mode::Reset);
+    sleep(Duration::from_millis(100));
+    let passed = now();
+    proxy.set(Mode::Pass);
+    let led = fleet.await_lead(P6.take(), "somebody leads", |_| true);
+    assert!(led.fence > 6, "{}", fleet.told());
+    if led.node == a {
+        let bound = P6.retry * 2 + P6.op + Duration::from_millis(500) + SLACK;
+        assert!(led.at - passed < bound, "{}", fleet.told());
+    }
+    figure(format_args!(
+        "{way:?}: grant lost: {} leads {:.1?} after the path is back",
+        fleet.nodes[led.node].story.label,
+        led.at - passed
+    ));
+    fleet.await_held(&led, P6.renew * 2);
+    fleet.verify(&ground, P6, 1);
+}
+
+pub(crate) fn b08_renewals_that_land_unanswered_prolong_nothing(way: Way) {
+    let ground = Ground::shared(way);
+    let proxy = Proxy::to(ground.addr());
+    let mut fleet = Fleet::new();
+    let first = fleet.start_leader(&through(&proxy, &ground, "a", P3));
+    fleet.start(&directly(&ground, "b", P3));
+    fleet.await_held(&first, P3.renew * 2);
+    proxy.set(Mode::SwallowReplies);
+    let cut = now();
+    let down = stepped_down(&mut fleet, &first, cut, P3);
+    figure(format_args!(
+        "{way:?}: replies lost: stepped down {down:.1?} after the cut (term {:?})",
+        P3.term()
+    ));
+    let next = fleet.await_lead(P3.take(), "the other one leads", |led| led.fence != first.fence);
+    proxy.set(Mode::Pass);
+    fleet.await_held(&next, P3.lease);
+    fleet.verify(&ground, P3, 2);
+}
+
+pub(crate) fn b08_a_shutdown_whose_release_is_not_answered_is_bounded(way: Way) {
+    let ground = Ground::shared(way);
+    let proxy = Proxy::to(ground.addr());
+    let mut fleet = Fleet::new();
+    let first = fleet.start_leader(&through(&proxy, &ground, "a", P6));
+    fleet.start(&directly(&ground, "b", P6));
+    fleet.await_held(&first, P6.renew / 2);
+    // Nothing else is under way just after a renewal.
+    await_renewal(&ground);
+    sleep(Duration::from_millis(200));
+    proxy.set(Mode::SwallowReplies);
+    let asked = fleet.terminate(first.node);
+    let (status, gone) = fleet.await_exit(first.node, P6.op + Duration::from_secs(1) + SLACK);
+    assert!(status.success(), "{status}");
+    assert!(gone - asked <= P6.op + Duration::from_secs(1), "{:?}", gone - asked);
+    let next = fleet.await_lead(P6.hand(), "the release has landed", |led| led.fence != first.fence);
+    figure(format_args!(
+        "{way:?}: release unanswered: gone after {:.1?}, the next leads {:.1?} after the request",
+        gone - asked,
+        next.at - asked
+    ));
+    fleet.verify(&ground, P6, 2);
+}
+
+/// Threads and descriptors.
+pub(crate) fn counts(fleet: &Fleet, node: usize) -> (usize, usize) {
+    let pid = fleet.nodes[node].process.pid();
+    (threads(pid), descriptors(pid))
+}
+
+#[track_caller]
+pub(crate) fn counts_come_back(fleet: &Fleet, node: usize, before: (usize, usize)) {
+    await_until(
+        LIMIT,
+        format_args!("threads and descriptors are back at {before:?}: {:?}", counts(fleet, node)),
+        || {
+            let after = counts(fleet, node);
+            after.0.abs_diff(before.0) <= 3 && after.1.abs_diff(before.1) <= 3
+        },
+    );
+}
+
+pub(crate) fn b19_a_black_hole_under_a_leader(way: Way) {
+    let ground = Ground::shared(way);
+    let proxy = Proxy::to(ground.addr());
+    let mut fleet = Fleet::new();
+    let first = fleet.start_leader(&through(&proxy, &ground, "a", P3));
+    fleet.start(&directly(&ground, "b", P3));
+    fleet.await_held(&first, P3.lease);
+    let before = counts(&fleet, first.node);
+    proxy.set(Mode::BlackHole);
+    let cut = now();
+    let down = stepped_down(&mut fleet, &first, cut, P3);
+    let next = fleet.await_lead(P3.take(), "the other one leads", |led| led.fence != first.fence);
+    figure(format_args!(
+        "{way:?}: black hole: stepped down {down:.1?} after the cut, the other one leads {:.1?} after it",
+        next.at - cut
+    ));
+    // It goes on trying.
+    sleep(P3.lease);
+    proxy.set(Mode::Pass);
+    counts_come_back(&fleet, first.node, before);
+    fleet.await_held(&next, P3.lease * 2);
+    assert_eq!(fleet.leads().len(), 2, "{}", fleet.told());
+    fleet.verify(&ground, P3, 2);
+}
+
+pub(crate) fn rule_2_on_a_slow_path_the_term_counts_from_the_send(way: Way) {
+    let ground = Ground::shared(way);
+    let proxy = Proxy::to(ground.addr());
+    let mut fleet = Fleet::new();
+    let first = fleet.start_leader(&through(&proxy, &ground, "a", P3));
+    let one_way = Duration::from_millis(80);
+    proxy.set(Mode::Delay { by: one_way, jitter: Duration::ZERO });
+    fleet.await_held(&first, P3.lease);
+    proxy.set(Mode::BlackHole);
+    stepped_down(&mut fleet, &first, now(), P3);
+    let to = fleet.certain(first.fence).expect("it has led").1;
+    // The last renewal that was answered took that long to get to the server, so it was sent that much earlier.
+    let row = ground.rows().into_iter().rev().find(|row| row.fence == first.fence).expect("a row");
+    let sent = rows::stamp(row.renewed) - one_way;
+    let tolerance = Duration::from_millis(10);
+    assert!(to < sent + P3.term() + tolerance, "{:?} too long", to - (sent + P3.term()));
+    proxy.set(Mode::Pass);
+    fleet.verify(&ground, P3, 1);
+}
+
+pub(crate) fn b28_one_renewal_that_is_reset_or_swallowed_costs_no_term(way: Way) {
+    let ground = Ground::shared(way);
+    let proxy = Proxy::to(ground.addr());
+    let mut fleet = Fleet::new();
+    let first = fleet.start_leader(&through(&proxy, &ground, "a", P3));
+    for _ in 0..3 {
+        await_renewal(&ground);
+        proxy.reset_all();
+        await_renewal(&ground);
+        // The worst moment: just before the next renewal is sent, and for a whole operation timeout.
+        sleep(P3.renew - Duration::from_millis(100));
+        proxy.set(Mode::BlackHole);
+        sleep(Duration::from_millis(100) + P3.op);
+        proxy.set(Mode::Pass);
+        await_renewal(&ground);
+    }
+    fleet.await_held(&first, P3.lease);
+    let renewed: Vec<i64> = ground.rows().iter().map(|row| row.renewed).collect();
+    let longest = renewed.windows(2).map(|pair| pair[1] - pair[0]).max().expect("renewals");
+    let longest = Duration::from_micros(longest.unsigned_abs());
+    assert!(longest < P3.term(), "{longest:?}");
+    figure(format_args!(
+        "{way:?}: one renewal lost: at most {longest:.1?} between two (term {:?})",
+        P3.term()
+    ));
+    fleet.no_lost();
+    let failures = fleet.lines().filter(|(_, line)| matches!(line, Line::Err { .. })).count();
+    assert!(failures >= 1, "nothing was disturbed");
+    fleet.verify(&ground, P3, 1);
+}
