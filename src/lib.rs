@@ -52,6 +52,9 @@ mod config;
 mod election;
 mod elector;
 mod event;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod identity;
 mod lease;

@@ -205,6 +205,12 @@ impl Election {
         self.hold_off.over()
     }
 
+    /// When a bid may be made, as far as the hold-off is concerned.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn free_at(&self) -> Option<Time> {
+        self.hold_off.free_at()
+    }
+
     /// Takes one input at local time `now`; `dice` is a random number for jitter.
     pub(crate) fn step(&mut self, now: Time, dice: u64, input: Input) -> Step {
         let mut step = Step::default();

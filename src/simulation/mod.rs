@@ -12,6 +12,7 @@
 //! assert!(outcome.statistics.terms > 0);
 //! ```
 
+mod dice;
 mod faults;
 mod node;
 mod options;
@@ -50,4 +51,18 @@ pub fn run(seed: u64) -> Outcome {
 #[must_use]
 pub fn replay(seed: u64) -> Outcome {
     faults::run(Options::draw(seed), true)
+}
+
+/// The make-up that the seed draws, with faults that the bytes pick, for a fuzzer. With a transcript.
+#[doc(hidden)]
+#[must_use]
+pub fn replay_bytes(seed: u64, bytes: &[u8]) -> Outcome {
+    faults::run_bytes(Options::draw(seed), bytes, true)
+}
+
+/// As [`replay_bytes`], without the transcript.
+#[doc(hidden)]
+#[must_use]
+pub fn run_bytes(seed: u64, bytes: &[u8]) -> Outcome {
+    faults::run_bytes(Options::draw(seed), bytes, false)
 }
