@@ -100,13 +100,13 @@ impl Run {
             4 | 5 => self.stray_answer(bytes, dice),
             6 => {
                 let fence = self.some_fence(bytes);
-                self.end_if(fence);
                 self.step(dice, Input::Ended(fence));
+                self.end_if(fence);
             }
             7 | 8 => {
                 let (fence, release) = (self.some_fence(bytes), bytes.flag());
-                self.end_if(fence);
                 self.step(dice, Input::Resign { fence, release });
+                self.end_if(fence);
             }
             9 => self.step(dice, Input::RenewNow),
             10 => self.step(dice, Input::Stop),
@@ -175,12 +175,14 @@ impl Run {
         let mut untouched = self.election.clone();
         untouched.step(self.now, dice, Input::Tick);
         self.step(dice, input);
+        self.step(dice, Input::Tick); // After some inputs the machine waits for that before it makes a call.
         assert_eq!(format!("{:?}", self.election), format!("{untouched:?}"), "a stray answer to {call:?}");
     }
 
     /// Takes the step, and checks what holds after every step.
     fn take(&mut self, dice: u64, input: Input) -> Step {
         let resigns = matches!(input, Input::Resign { .. });
+        let pauses = resigns || matches!(input, Input::Renewed(_) | Input::Released);
         let step = self.election.step(self.now, dice, input);
         if let Some(TermChange::End { fence, .. }) = step.term {
             assert!(self.live.is_some_and(|(live, _)| live == fence), "{step:?} of {:?}", self.live);
@@ -197,8 +199,13 @@ impl Run {
         let longest = self.settings.longest_lease.max(self.settings.lease_duration);
         let free_at = self.election.free_at();
         assert!(free_at.is_none_or(|at| at <= self.now + longest), "held off until {free_at:?}");
-        if self.sent.is_none() && !resigns && self.now < Time::MAX {
-            assert!(step.wake_at.is_none_or(|at| at > self.now), "woken at once, for nothing: {step:?}");
+        if self.sent.is_none() && !pauses && self.now < Time::MAX {
+            assert!(
+                step.wake_at.is_none_or(|at| at > self.now),
+                "woken at once, at {:?}, for nothing: {step:?}, {:?}",
+                self.now,
+                self.election
+            );
         }
         self.wake_at = step.wake_at;
         step
