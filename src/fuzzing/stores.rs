@@ -108,7 +108,7 @@ impl Memory {
     }
 
     fn learn(&mut self, what: &str, answers: [Result<Option<Lease>, StoreError>; 2]) {
-        let shown = answers.each_ref().map(|answer| outcome(answer));
+        let shown = answers.each_ref().map(outcome);
         assert_eq!(shown[0], shown[1], "{what}: {answers:#?}");
         if let [Ok(Some(first)), Ok(Some(second))] = &answers {
             let both = [first.version(), second.version()];

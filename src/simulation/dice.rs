@@ -18,7 +18,7 @@ impl Dice {
     }
 
     pub(super) fn given(bytes: &[u8]) -> Dice {
-        Dice::Given(bytes.to_vec().into_iter())
+        Dice::Given(Vec::from(bytes).into_iter())
     }
 
     pub(super) fn is_used_up(&self) -> bool {
