@@ -56,3 +56,17 @@ fn two_stores_of_one_kind() {
         stores(bytes, "n", pair.each_ref().map(|store| store as &dyn Store));
     });
 }
+
+#[test]
+#[should_panic(expected = "observes")]
+fn a_difference_between_stores_is_seen() {
+    let pair = [MemoryStore::new(), MemoryStore::new()];
+    pair[1].set_timeline(Some(2));
+    pair[0]
+        .acquire(
+            &crate::Bid::new("n", "anna", std::time::Duration::from_secs(1)),
+            std::time::Duration::from_secs(1),
+        )
+        .unwrap();
+    stores(&[0, 4], "n", pair.each_ref().map(|store| store as &dyn Store));
+}

@@ -82,7 +82,7 @@ impl Dice {
 fn bytes_reach_the_whole_range() {
     let mut dice = Dice::given(&[0, 255, 3, 0xff, 0xff, 0xff, 1, 0]);
     assert_eq!((dice.u8(0..4), dice.u64(0..=255), dice.u32(2..4)), (0, 255, 3));
-    assert_eq!(dice.i64(-1_000_000_000..=1_000_000_000), 999_999_880);
+    assert_eq!(dice.i64(-1_000_000_000..=1_000_000_000), 999_999_881);
     assert!(dice.bool() && !dice.is_used_up());
     assert_eq!((dice.usize(7..9), dice.is_used_up()), (7, true));
     assert_eq!((dice.usize(7..9), dice.i64(-5..=5)), (7, -5));
