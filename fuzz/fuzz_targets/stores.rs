@@ -26,8 +26,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (postgres, dsn) = postgres();
     let input = INPUTS.fetch_add(1, Ordering::Relaxed);
     if input % EMPTY_AFTER == EMPTY_AFTER - 1 {
-        let mut client = tenure_testground::postgres::Client::connect(dsn, tenure_testground::postgres::NoTls)
-            .expect("a connection");
+        let mut client =
+            tenure_testground::postgres::Client::connect(dsn, tenure_testground::postgres::NoTls)
+                .expect("a connection");
         client.batch_execute("TRUNCATE leader_election").expect("an empty table");
     }
     let memory = MemoryStore::new();
