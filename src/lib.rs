@@ -54,6 +54,9 @@ pub mod docs;
 mod election;
 mod elector;
 mod event;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod identity;
 mod lease;

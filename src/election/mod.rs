@@ -205,6 +205,12 @@ impl Election {
         self.hold_off.over()
     }
 
+    /// When a bid may be made, as far as the hold-off is concerned.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn free_at(&self) -> Option<Time> {
+        self.hold_off.free_at()
+    }
+
     /// Takes one input at local time `now`; `dice` is a random number for jitter.
     pub(crate) fn step(&mut self, now: Time, dice: u64, input: Input) -> Step {
         let mut step = Step::default();
@@ -249,12 +255,13 @@ impl Election {
             Input::Observed(answer) => self.observed(now, dice, answer, step),
             Input::Acquired(answer) => self.acquired(now, dice, answer, step),
             Input::Renewed(answer) => self.renewed(now, answer, step),
-            Input::Released => {
+            Input::Released if matches!(self.sent, Some((_, Sent::Release))) => {
                 self.sent = None;
                 if matches!(self.phase, Phase::Releasing { .. }) {
                     self.leave(now);
                 }
             }
+            Input::Released => {}
             Input::Ended(fence) => {
                 if matches!(&self.phase, Phase::Holding(h) if h.fence == fence && !h.winding_down) {
                     self.leave(now);
@@ -294,7 +301,8 @@ impl Election {
     }
 
     fn observed(&mut self, now: Time, dice: u64, answer: Result<Observation, Trouble>, step: &mut Step) {
-        let Some((sent_at, Sent::Observe)) = self.sent.take() else { return };
+        let Some((sent_at, Sent::Observe)) = self.sent else { return };
+        self.sent = None;
         let Ok(seen) = answer else {
             match &self.phase {
                 Phase::Candidate { .. } => self.pause(now, dice),
@@ -336,7 +344,8 @@ impl Election {
     }
 
     fn acquired(&mut self, now: Time, dice: u64, answer: Result<Option<Lease>, Trouble>, step: &mut Step) {
-        let Some((sent_at, Sent::Acquire { above })) = self.sent.take() else { return };
+        let Some((sent_at, Sent::Acquire { above })) = self.sent else { return };
+        self.sent = None;
         match answer {
             Ok(Some(lease)) => {
                 self.bid_open = false;
@@ -398,7 +407,8 @@ impl Election {
     }
 
     fn renewed(&mut self, now: Time, answer: Result<Option<Lease>, Trouble>, step: &mut Step) {
-        let Some((sent_at, Sent::Renew)) = self.sent.take() else { return };
+        let Some((sent_at, Sent::Renew)) = self.sent else { return };
+        self.sent = None;
         if let Ok(Some(lease)) = &answer {
             step.notes.extend(self.hold_off.wrote(now, lease).into_iter().map(Note::Disturbance));
             step.notes.extend(self.clock_watch.answered(sent_at, now, lease.now()).map(Note::ClockStep));

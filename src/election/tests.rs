@@ -461,3 +461,18 @@ fn without_release_on_exit_nothing_is_released() {
     let step = driven.feed(Input::Resign { fence: fence(1), release: true });
     assert_eq!((driven.phase(), step.call, step.wake_at), ("idle", None, None));
 }
+
+#[test]
+fn an_answer_to_another_call_changes_nothing() {
+    let mut driven = Driven::new(settings());
+    assert_eq!(driven.feed(Input::Campaign).call, Some(Call::Observe));
+    for stray in [Input::Acquired(Ok(None)), Input::Renewed(Ok(None)), Input::Released] {
+        assert_eq!(driven.feed(stray).call, None);
+        assert_eq!(driven.feed(Input::Tick).call, None, "the look is still under way");
+    }
+    assert!(matches!(driven.feed(vacant()).call, Some(Call::Acquire { over: None, .. })));
+    let stray = Input::Observed(Err(Trouble::Error));
+    assert_eq!(driven.feed(stray).call, None);
+    let won = Input::Acquired(Ok(Some(driven.mine(1))));
+    assert!(matches!(driven.feed(won).term, Some(TermChange::Begin { .. })));
+}

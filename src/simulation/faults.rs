@@ -1,10 +1,9 @@
 //! Draws faults until ten virtual minutes are over, ends them, and sees that somebody leads again.
 
-use fastrand::Rng;
-
 use crate::store::RowSnapshot;
 
 use super::Outcome;
+use super::dice::Dice;
 use super::node::Link;
 use super::options::{Fault, Options};
 use super::statistics::Statistics;
@@ -21,7 +20,7 @@ struct Schedule<'a> {
     prepare: Prepare<'a>,
     options: Options,
     world: World,
-    rng: Rng,
+    rng: Dice,
     statistics: Statistics,
     timeline: u32,
     /// The row as a backup or a lagging standby has it.
@@ -39,6 +38,16 @@ pub(super) fn run(options: Options, with_transcript: bool, prepare: Prepare<'_>)
     schedule.end()
 }
 
+/// As [`run`], but the bytes pick the faults, and they end with the bytes.
+pub(super) fn run_bytes(options: Options, bytes: &[u8], with_transcript: bool) -> Outcome {
+    let mut schedule = Schedule::new(options, with_transcript, &|_, _| {});
+    schedule.watch_first();
+    schedule.rng = Dice::given(bytes);
+    schedule.with_faults();
+    schedule.recover();
+    schedule.end()
+}
+
 impl Schedule<'_> {
     fn new(options: Options, with_transcript: bool, prepare: Prepare<'_>) -> Schedule<'_> {
         let mut world = World::new(options.seed, with_transcript);
@@ -46,7 +55,7 @@ impl Schedule<'_> {
         world.store.set_timeline(options.timelines.then_some(1));
         let mut schedule = Schedule {
             prepare,
-            rng: Rng::with_seed(options.seed.rotate_left(32) ^ 0x7e4e),
+            rng: Dice::seeded(options.seed.rotate_left(32) ^ 0x7e4e),
             statistics: Statistics { schedules: 1, ..Statistics::default() },
             timeline: 1,
             old: world.store.snapshot(NAME),
@@ -76,7 +85,12 @@ impl Schedule<'_> {
     }
 
     fn with_faults(&mut self) {
-        while self.world.now_ms() < FAULTY_MS && self.world.events < EVENT_LIMIT {
+        let goes_on = |schedule: &Schedule<'_>| {
+            schedule.world.now_ms() < FAULTY_MS
+                && schedule.world.events < EVENT_LIMIT
+                && !schedule.rng.is_used_up()
+        };
+        while goes_on(self) {
             self.world.run_for(self.rng.u64(1..=2 * self.options.fault_every_ms));
             self.end_of_work();
             let mut dice = self.rng.u32(0..self.weight);

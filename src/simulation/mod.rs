@@ -16,6 +16,7 @@
 mod choices;
 #[cfg(test)]
 mod controls;
+mod dice;
 #[cfg(test)]
 mod exhaustive;
 mod faults;
@@ -57,4 +58,18 @@ pub fn run(seed: u64) -> Outcome {
 #[must_use]
 pub fn replay(seed: u64) -> Outcome {
     faults::run(Options::draw(seed), true, &|_, _| {})
+}
+
+/// The make-up that the seed draws, with faults that the bytes pick, for a fuzzer. With a transcript.
+#[doc(hidden)]
+#[must_use]
+pub fn replay_bytes(seed: u64, bytes: &[u8]) -> Outcome {
+    faults::run_bytes(Options::draw(seed), bytes, true)
+}
+
+/// As [`replay_bytes`], without the transcript.
+#[doc(hidden)]
+#[must_use]
+pub fn run_bytes(seed: u64, bytes: &[u8]) -> Outcome {
+    faults::run_bytes(Options::draw(seed), bytes, false)
 }

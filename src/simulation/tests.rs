@@ -1,6 +1,6 @@
 //! Many schedules, and that a schedule is what its seed says.
 
-use super::{Options, Outcome, Statistics, replay, run};
+use super::{Options, Outcome, Statistics, replay, replay_bytes, run, run_bytes};
 
 #[test]
 fn random_schedules_keep_the_promise() {
@@ -27,4 +27,14 @@ fn a_seed_is_a_schedule() {
     assert!(one.transcript.len() > 100);
     assert_eq!(format!("{:?}", Options::draw(11)), format!("{:?}", one.options));
     assert_ne!(one.transcript, replay(12).transcript);
+}
+
+#[test]
+fn bytes_pick_the_faults() {
+    let bytes: Vec<u8> = (0..=255).collect();
+    let (some, more) = (run_bytes(3, &bytes[..40]), run_bytes(3, &bytes));
+    let faults = |outcome: &Outcome| outcome.statistics.faults.iter().sum::<u64>();
+    assert!(0 < faults(&some) && faults(&some) < faults(&more), "{} and {}", faults(&some), faults(&more));
+    assert_eq!(faults(&run_bytes(3, &[])), 0);
+    assert_eq!(replay_bytes(3, &bytes).transcript, replay_bytes(3, &bytes).transcript);
 }

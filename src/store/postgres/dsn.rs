@@ -194,15 +194,17 @@ fn checked(name: &str) -> Result<String, PostgresConfigError> {
 
 /// The driver takes everything up to the first `@` for user and password.
 fn check_userinfo(dsn: &str) -> Result<(), PostgresConfigError> {
-    let userinfo = url_rest(dsn).and_then(|rest| rest.split_once('@')).map(|(userinfo, _)| userinfo);
-    match userinfo {
-        Some(userinfo) if userinfo.contains(['/', '?']) => Err(PostgresConfigError::new(
-            "dsn",
-            "has an '@' behind a '/' or a '?'; in a URL such characters must be percent-encoded in names, \
-             passwords and values",
-        )),
-        _ => Ok(()),
-    }
+    let Some((userinfo, rest)) = url_rest(dsn).and_then(|rest| rest.split_once('@')) else { return Ok(()) };
+    // What follows the first `@` may be the rest of a password, and hosts are shown.
+    let complaint = if rest.contains('@') {
+        "has more than one '@'"
+    } else if userinfo.contains(['/', '?']) {
+        "has an '@' behind a '/' or a '?'"
+    } else {
+        return Ok(());
+    };
+    let advice = "in a URL such characters must be percent-encoded in names, passwords and values";
+    Err(PostgresConfigError::new("dsn", format!("{complaint}; {advice}")))
 }
 
 fn url_rest(dsn: &str) -> Option<&str> {
