@@ -10,6 +10,8 @@ start_measuring() {
   rm -rf "$TENURE_COVERAGE" && mkdir -p "$TENURE_COVERAGE/profiles" || exit 2
   printf '#!/bin/sh\nrustc=$1; shift; exec "$rustc" "$@" -C instrument-coverage\n' >"$TENURE_COVERAGE/rustc"
   chmod 755 "$TENURE_COVERAGE/rustc"
+  # Some tests have children that run as another user.
+  chmod 1777 "$TENURE_COVERAGE/profiles"
   export RUSTC_WORKSPACE_WRAPPER=$TENURE_COVERAGE/rustc
   export LLVM_PROFILE_FILE=$TENURE_COVERAGE/profiles/%p-%m.profraw
 }
