@@ -75,7 +75,7 @@ impl ManageConnection for Slots {
         Ok(Slot::default())
     }
 
-    /// Never asked: the first statement shows it, and costs no round trip more.
+    /// Left to the first statement, which shows it without a round trip more.
     fn is_valid(&self, _: &mut Slot) -> Result<(), Infallible> {
         Ok(())
     }
@@ -114,7 +114,6 @@ impl OwnPool {
         let pool = Pool::builder()
             .max_size(self.size)
             .min_idle(Some(0))
-            .test_on_check_out(false)
             .max_lifetime(Some(MAX_LIFETIME))
             .idle_timeout(Some(IDLE_TIMEOUT))
             .thread_pool(Arc::new(housekeeping))
@@ -159,11 +158,8 @@ impl Session for Lent {
     }
 
     fn query(&mut self, sql: &str, parameters: &[Typed<'_>], until: Instant) -> Result<Vec<Row>, Error> {
-        let Some(connection) = &mut self.slot.0 else {
-            // Not reached: a session is only made with an open connection.
-            return Ok(Vec::new());
-        };
-        connection.query(sql, parameters, until)
+        // There is one: a session is only made with an open connection.
+        self.slot.0.as_mut().map_or(Ok(Vec::new()), |connection| connection.query(sql, parameters, until))
     }
 
     fn discard(mut self: Box<Self>, wrong_server: bool) {
