@@ -175,7 +175,7 @@ mod tests {
             (LossCause::Superseded, "the database refused the renewal"),
             (LossCause::Resigned, "resigned"),
             (LossCause::Stopped, "the elector was stopped"),
-            (LossCause::Failed, "the store or a callback panicked"),
+            (LossCause::Failed, "something in this process panicked"),
         ] {
             let over = format!("the term with fence 7 is over: {text}");
             let lost = Lost { fence, cause };
