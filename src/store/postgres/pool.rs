@@ -103,9 +103,11 @@ impl OwnPool {
             return Ok(pool.clone());
         }
         // The pool panics where it can't start its thread; see first whether one can be started.
-        thread::Builder::new().spawn(|| ()).map_err(|error| {
+        let attempt = thread::Builder::new().spawn(|| ()).map_err(|error| {
             StoreError::retryable("can't start a thread for the database").with_source(error)
         })?;
+        // It makes room for the pool's.
+        attempt.join().ok();
         let housekeeping = ScheduledThreadPool::builder()
             .num_threads(1)
             .thread_name_pattern("tenure-pg-pool")
