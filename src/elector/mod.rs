@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, after, bounded, never, select};
+use crossbeam_channel::{Receiver, RecvError, after, bounded, never, select};
 
 use crate::config::Config;
 use crate::event::{Event, Leader};
@@ -28,7 +28,10 @@ mod watchdog;
 
 use engine::Engine;
 pub use error::{CampaignError, ShutdownError, StartError};
-use shared::{Message, Waiter};
+use shared::{Message, Settled, Waiter};
+
+/// What a waiter is told.
+type Answer = Result<(Term, Hold), StoreError>;
 
 /// One participant in one election. A cheap handle: clones share the participant, its two threads and its term.
 ///
@@ -142,47 +145,53 @@ impl Elector {
         }
         let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = bounded(1);
-        let _ = engine.inbox().send(Message::Campaign(Waiter { ticket, reply, rides_out_fatal }));
+        let settled = Settled::default();
+        let waiter = Waiter { ticket, reply, settled: settled.clone(), rides_out_fatal };
+        let _ = engine.inbox().send(Message::Campaign(waiter));
+        let give_up = |why| self.give_up(ticket, &settled, &answer, why);
         loop {
             let left = until.map(|until| until.saturating_since(engine.shared.clock.now()));
             let slice = left.map_or_else(never, |left| after(left.min(WAIT_SLICE)));
             select! {
-                recv(answer) -> outcome => return match outcome {
-                    Ok(Ok((term, hold))) => self.guard(term, hold),
-                    Ok(Err(error)) => Err(CampaignError::Store(error)),
-                    Err(_) if engine.shared.is_stopped() => Err(CampaignError::Stopped),
-                    Err(_) => Err(CampaignError::Failed),
-                },
-                recv(engine.stop_seen()) -> _ => break self.give_up(ticket, &answer, CampaignError::Stopped),
-                recv(interrupt) -> _ => break self.give_up(ticket, &answer, CampaignError::Stopped),
+                recv(answer) -> outcome => break self.answered(outcome),
+                recv(engine.stop_seen()) -> _ => break give_up(CampaignError::Stopped),
+                recv(interrupt) -> _ => break give_up(CampaignError::Stopped),
                 recv(slice) -> _ => {}
             }
             if left.is_some_and(|left| left.is_zero()) {
-                break self.give_up(ticket, &answer, CampaignError::TimedOut);
+                break give_up(CampaignError::TimedOut);
             }
         }
     }
 
-    /// A term that was won while the elector was stopped is over already; the guard gives it back.
-    fn guard(&self, term: Term, hold: Hold) -> Result<LeaderGuard, CampaignError> {
-        let guard = LeaderGuard::new(term, hold, self.engine().clone());
-        if self.engine().shared.is_stopped() { Err(CampaignError::Stopped) } else { Ok(guard) }
+    /// What the renewal thread made of a campaign.
+    fn answered(&self, outcome: Result<Answer, RecvError>) -> Result<LeaderGuard, CampaignError> {
+        let stopped = self.engine().shared.is_stopped();
+        match outcome {
+            Ok(Ok((term, hold))) => {
+                let guard = LeaderGuard::new(term, hold, self.engine().clone());
+                // A term that was won while the elector was stopped is over already; the guard gives it back.
+                if stopped { Err(CampaignError::Stopped) } else { Ok(guard) }
+            }
+            Ok(Err(error)) => Err(CampaignError::Store(error)),
+            Err(_) if stopped => Err(CampaignError::Stopped),
+            Err(_) => Err(CampaignError::Failed),
+        }
     }
 
-    /// Withdraws, unless the answer came at the last moment.
+    /// Withdraws, unless the answer is on its way already: that is waited for, a moment at most.
     fn give_up(
         &self,
         ticket: u64,
-        answer: &Receiver<Result<(Term, Hold), StoreError>>,
+        settled: &Settled,
+        answer: &Receiver<Answer>,
         why: CampaignError,
     ) -> Result<LeaderGuard, CampaignError> {
-        match answer.try_recv() {
-            Ok(Ok((term, hold))) => self.guard(term, hold),
-            _ => {
-                let _ = self.engine().inbox().send(Message::Withdraw { ticket });
-                Err(why)
-            }
+        if settled.settle() {
+            let _ = self.engine().inbox().send(Message::Withdraw { ticket });
+            return Err(why);
         }
+        self.answered(answer.recv())
     }
 
     /// Who led by the last answer.

@@ -22,13 +22,6 @@ use crate::time::Time;
 use super::shared::{Message, Shared, Waiter};
 use super::watchdog::Watch;
 
-/// A term that was handed to somebody who has not given it back yet.
-#[derive(Debug)]
-struct Held {
-    ticket: u64,
-    term: Term,
-}
-
 #[derive(Debug)]
 pub(crate) struct Renewing {
     store: Arc<dyn Store>,
@@ -40,7 +33,8 @@ pub(crate) struct Renewing {
     inputs: VecDeque<Input>,
     waiters: VecDeque<Waiter>,
     campaigning: bool,
-    held: Vec<Held>,
+    /// Terms that were handed to somebody who has not given them back yet.
+    held: Vec<Term>,
     /// Published with the term that is under way.
     payload: Option<Vec<u8>>,
     /// How the last call of each kind ended, for whoever asked for it.
@@ -179,18 +173,12 @@ impl Renewing {
 
     fn withdraw(&mut self, ticket: u64) {
         self.waiters.retain(|w| w.ticket != ticket);
-        // It may have been handed a term that it never took.
-        let untaken = self.held.iter().find(|h| h.ticket == ticket).map(|h| h.term.clone());
-        if let Some(term) = untaken {
-            let release = self.shared.end(&term, LossCause::Resigned);
-            self.resign(term.fence(), release);
-        }
         self.settle();
     }
 
     fn resign(&mut self, fence: Fence, release: bool) {
-        self.held.retain(|h| h.term.fence() != fence);
-        if self.held.iter().all(|held| held.term.is_leader()) {
+        self.held.retain(|h| h.fence() != fence);
+        if self.held.iter().all(|held| held.is_leader()) {
             self.shared.snapshot.lock().overrun_since = None;
         }
         self.last_release = None;
@@ -198,7 +186,7 @@ impl Renewing {
     }
 
     fn publish(&mut self, fence: Fence, payload: Vec<u8>, reply: &Sender<Result<(), PublishError>>) {
-        let term = self.held.iter().map(|h| &h.term).find(|t| t.fence() == fence).cloned();
+        let term = self.held.iter().find(|t| t.fence() == fence).cloned();
         let Some(term) = term else {
             return; // The dropped reply says that the term is over.
         };
@@ -273,6 +261,12 @@ impl Renewing {
     }
 
     fn begin(&mut self, fence: Fence, deadline: Time) {
+        // Whoever has given up is passed over before anybody can see a term.
+        let Some(waiter) = std::iter::from_fn(|| self.waiters.pop_front()).find(|w| w.settled.settle())
+        else {
+            self.inputs.push_back(Input::Resign { fence, release: true });
+            return;
+        };
         let (term, watched) = Term::begin(fence, deadline, self.shared.clock.clone());
         self.payload = self.shared.config.payload().map(<[u8]>::to_vec);
         self.shared.reporter.report(Event::Elected { fence });
@@ -292,18 +286,16 @@ impl Renewing {
         if self.shared.is_stopped() {
             self.shared.end(&term, LossCause::Stopped);
         }
-        while let Some(waiter) = self.waiters.pop_front() {
-            // Written down before it is handed over: the new owner may give it back at once.
-            self.held.push(Held { ticket: waiter.ticket, term: term.clone() });
-            self.shared.snapshot.lock().campaigning = !self.waiters.is_empty();
-            if waiter.reply.send(Ok((term.clone(), Hold::new(&self.shared.guards)))).is_ok() {
-                return;
-            }
+        // Written down before it is handed over: the new owner may give it back at once.
+        self.held.push(term.clone());
+        self.shared.snapshot.lock().campaigning = !self.waiters.is_empty();
+        let hold = Hold::new(&self.shared.guards);
+        if waiter.reply.send(Ok((term.clone(), hold))).is_err() {
+            // Its thread unwound while it waited.
             self.held.pop();
+            let release = self.shared.end(&term, LossCause::Resigned);
+            self.inputs.push_back(Input::Resign { fence, release });
         }
-        // Nobody is there any more to lead.
-        let release = self.shared.end(&term, LossCause::Resigned);
-        self.inputs.push_back(Input::Resign { fence, release });
     }
 
     /// A term is over; whoever still holds it overruns from now on.
@@ -415,7 +407,7 @@ impl Renewing {
         }
         if error.is_fatal() {
             self.waiters.retain(|waiter| {
-                if !waiter.rides_out_fatal {
+                if !waiter.rides_out_fatal && waiter.settled.settle() {
                     let _ = waiter.reply.send(Err(error.clone()));
                 }
                 waiter.rides_out_fatal

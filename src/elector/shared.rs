@@ -48,8 +48,21 @@ pub(crate) enum Message {
 pub(crate) struct Waiter {
     pub(crate) ticket: u64,
     pub(crate) reply: Sender<Result<(Term, Hold), StoreError>>,
+    pub(crate) settled: Settled,
     /// Errors that a person must mend are waited out, too.
     pub(crate) rides_out_fatal: bool,
+}
+
+/// Settles who comes first: the renewal thread with a term, or the waiter that gives up. Whoever is second leaves it
+/// to the other, so no term begins for somebody who has gone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settled(Arc<AtomicBool>);
+
+impl Settled {
+    /// Whether the caller is the first.
+    pub(crate) fn settle(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
 }
 
 /// What the threads and the handles share.

@@ -26,37 +26,47 @@ fn eventually(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-type Handed = Result<(Term, Hold), StoreError>;
-
 /// A waiter to whom a term was handed and who has not looked yet.
-fn handed(elector: &Elector) -> Receiver<Handed> {
+fn handed(elector: &Elector) -> (Settled, Receiver<Answer>) {
     let (reply, answer) = bounded(1);
-    let waiter = Waiter { ticket: u64::MAX, reply, rides_out_fatal: false };
+    let settled = Settled::default();
+    let waiter = Waiter { ticket: u64::MAX, reply, settled: settled.clone(), rides_out_fatal: false };
     elector.engine().inbox().send(Message::Campaign(waiter)).unwrap();
     eventually(|| answer.is_full());
-    answer
+    (settled, answer)
 }
 
 #[test]
-fn b14_a_term_handed_to_somebody_who_gave_up_at_that_moment_is_given_back() {
+fn b14_no_term_begins_for_a_waiter_that_has_given_up() {
     let (store, elector) = start();
-    let answer = handed(&elector);
-    let fence = elector.fence().expect("it leads");
-    // The waiter looked for the last time just before.
-    elector.engine().inbox().send(Message::Withdraw { ticket: u64::MAX }).unwrap();
-    eventually(|| is_released(&store));
-    assert!(!elector.is_leader());
-    let (term, hold) = answer.recv().unwrap().unwrap();
-    assert_eq!(term.check().map_err(|lost| lost.cause), Err(LossCause::Resigned));
-    drop(hold);
-    assert!(elector.wait_for_leadership().unwrap().fence() > fence);
+    let (reply, answer) = bounded(1);
+    let settled = Settled::default();
+    // It gives up while its bid is under way, and the thread has not heard of that when the bid is won.
+    assert!(settled.settle());
+    let waiter = Waiter { ticket: u64::MAX, reply, settled, rides_out_fatal: false };
+    elector.engine().inbox().send(Message::Campaign(waiter)).unwrap();
+    while !is_released(&store) {
+        assert!(!elector.is_leader(), "nobody leads, not for a moment");
+    }
+    assert!(answer.is_empty());
+    assert_eq!(elector.status().terms, 0);
+}
+
+#[test]
+fn a_waiter_whose_thread_unwound_leaves_nothing_behind() {
+    let (store, elector) = start();
+    let (reply, answer) = bounded(1);
+    drop(answer);
+    let waiter = Waiter { ticket: u64::MAX, reply, settled: Settled::default(), rides_out_fatal: false };
+    elector.engine().inbox().send(Message::Campaign(waiter)).unwrap();
+    eventually(|| is_released(&store) && !elector.is_leader());
 }
 
 #[test]
 fn b14_a_term_that_comes_at_the_last_moment_is_taken() {
     let (store, elector) = start();
-    let answer = handed(&elector);
-    let guard = elector.give_up(u64::MAX, &answer, CampaignError::TimedOut).unwrap();
+    let (settled, answer) = handed(&elector);
+    let guard = elector.give_up(u64::MAX, &settled, &answer, CampaignError::TimedOut).unwrap();
     assert_eq!(guard.check().ok(), elector.fence());
     guard.resign().unwrap();
     assert!(is_released(&store));
@@ -65,9 +75,9 @@ fn b14_a_term_that_comes_at_the_last_moment_is_taken() {
 #[test]
 fn after_a_stop_the_term_that_comes_at_the_last_moment_is_given_back() {
     let (store, elector) = start();
-    let answer = handed(&elector);
+    let (settled, answer) = handed(&elector);
     elector.stop();
-    let error = elector.give_up(u64::MAX, &answer, CampaignError::Stopped).unwrap_err();
+    let error = elector.give_up(u64::MAX, &settled, &answer, CampaignError::Stopped).unwrap_err();
     assert!(matches!(error, CampaignError::Stopped), "{error}");
     eventually(|| is_released(&store));
 }
