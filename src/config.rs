@@ -61,19 +61,19 @@ pub struct Config {
 }
 
 impl Config {
-    /// The longest lease that may be configured, and the longest of every other duration.
+    /// 31 days: the longest lease that may be configured, and the longest of every other duration.
     pub const MAX_LEASE_DURATION: Duration = Duration::from_secs(31 * 24 * 60 * 60);
-    /// The shortest duration that may be configured, whichever it is.
+    /// 1 ms: the shortest duration that may be configured, whichever it is.
     pub const MIN_DURATION: Duration = Duration::from_millis(1);
     /// The longest name of an election, in bytes.
     pub const MAX_NAME_LEN: usize = 255;
-    /// The longest label, in bytes.
+    /// 128: the longest label, in bytes.
     pub const MAX_LABEL_LEN: usize = identity::MAX_LABEL_LEN;
-    /// The largest payload, in bytes.
+    /// 65,536: the largest payload, in bytes.
     pub const MAX_PAYLOAD_LEN: usize = 64 * 1024;
-    /// The highest [`min_fence`](ConfigBuilder::min_fence): half of all fences are left above it.
+    /// 2^62, the highest [`min_fence`](ConfigBuilder::min_fence): half of all fences are left above it.
     pub const MAX_MIN_FENCE: i64 = 1 << 62;
-    /// The shortest pause before a failed renewal is tried again.
+    /// 50 ms: the shortest pause before a failed renewal is tried again.
     pub const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 
     /// Starts from the defaults for the election `name`. Nothing is checked before [`ConfigBuilder::build`].

@@ -4,6 +4,7 @@
 //! Log lines are written by a thread of their own, one per process: a log sink that blocks or panics costs log
 //! lines, never a term (rule 6).
 
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,8 +84,8 @@ pub enum Event {
         /// By at least how much.
         by: Duration,
     },
-    /// The row carries a lower fence than one seen before: an older record was restored, or a fail-over lost
-    /// writes. Candidates wait out whoever may lead.
+    /// The row carries a lower fence than one seen before, or the same one in other hands: an older record was
+    /// restored, or a fail-over lost writes. Candidates wait out whoever may lead.
     FenceRegressed {
         /// The highest fence seen before.
         seen: i64,
@@ -191,8 +192,17 @@ impl Reporter {
     pub(crate) fn log(&self, level: Level, text: impl FnOnce() -> String) {
         // Only the static maximum is asked here: `enabled` is the sink's code and may block.
         if level <= log::max_level() {
-            let line = LogLine { level, election: self.election.clone(), text: text() };
+            let line = LogLine::Text { level, election: self.election.clone(), text: text() };
             let _ = self.log.try_send(line);
+        }
+    }
+
+    /// Waits until the log lines so far have been written, for `limit` at most: a process that is about to end
+    /// would take them with it.
+    pub(crate) fn flush(&self, limit: Duration) {
+        let (waiting, written) = bounded(0);
+        if self.log.try_send(LogLine::Flush(waiting)).is_ok() {
+            let _ = written.recv_timeout(limit);
         }
     }
 
@@ -203,10 +213,14 @@ impl Reporter {
 }
 
 #[derive(Debug)]
-struct LogLine {
-    level: Level,
-    election: Arc<str>,
-    text: String,
+enum LogLine {
+    Text {
+        level: Level,
+        election: Arc<str>,
+        text: String,
+    },
+    /// Whoever sent it waits until it is dropped: everything before it has been written then.
+    Flush(Sender<Infallible>),
 }
 
 /// The way to the process's log thread. It lives as long as the process: a sink may block it for ever.
@@ -219,12 +233,33 @@ fn log_thread() -> std::io::Result<Sender<LogLine>> {
     let (sender, lines) = bounded::<LogLine>(LOG_LINES);
     std::thread::Builder::new().name("tenure-log".to_owned()).spawn(move || {
         for line in lines {
-            // A sink that panics loses its line and nothing else.
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                log::log!(target: "tenure", line.level, "{}: {}", line.election, line.text);
-            }));
+            match line {
+                // A sink that panics loses its line and nothing else.
+                LogLine::Text { level, election, text } => {
+                    let _ = catch_unwind(AssertUnwindSafe(|| {
+                        log::log!(target: "tenure", level, "{election}: {text}");
+                    }));
+                }
+                LogLine::Flush(waiting) => drop(waiting),
+            }
         }
     })?;
     *log = Some(sender.clone());
     Ok(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_flush_waits_for_the_lines_before_it_and_not_for_its_limit() {
+        let reporter = Reporter::new("x").unwrap();
+        reporter.log(Level::Error, || "a line".to_owned());
+        let begun = Instant::now();
+        reporter.flush(Duration::from_secs(60));
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        assert!(reporter.log.is_empty());
+    }
 }

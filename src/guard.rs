@@ -372,6 +372,10 @@ impl LeaderGuard {
 impl Drop for LeaderGuard {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
+            if std::thread::panicking() {
+                // Not given up on purpose; the lease is released all the same.
+                self.owner.end(&self.term, LossCause::Failed);
+            }
             self.owner.resign(&self.term, hold);
         }
     }

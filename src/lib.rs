@@ -37,7 +37,8 @@
 //! goes on while the machine sleeps, and it is compared with the clock on every [`check`](LeaderGuard::check). A
 //! take-over is a compare-and-swap on the exact state of the row that the candidate observed, and a candidate
 //! waits, on its own clock, for as long as the holder of that state may have been promised. So neither side relies
-//! on the other's clock, nor on the database's, and no statement that lands late can do harm.
+//! on the other's clock, nor on the database's, and no statement that lands late can do harm. The rules are in
+//! [`docs::rules`].
 //!
 //! # Features
 //!
@@ -49,6 +50,7 @@
 
 mod callbacks;
 mod config;
+pub mod docs;
 mod election;
 mod elector;
 mod event;

@@ -69,6 +69,9 @@ pub struct Status {
 }
 
 /// What the renewal thread writes down for the snapshot.
+///
+/// No foreign code runs under its lock. An error carries the store's own cause, so one that is replaced is dropped
+/// after the lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) campaigning: bool,

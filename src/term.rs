@@ -9,10 +9,17 @@
 //! with a new instant and errs on the safe side; the other way round it would compare an old instant.
 
 use std::fmt;
+#[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lease::Fence;
 use crate::time::Time;
+
+#[cfg(all(test, loom))]
+mod interleavings;
 
 /// Why a term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +34,7 @@ pub enum LossCause {
     /// [`Elector::stop`](crate::Elector::stop) or a shutdown. The lease is kept until the guard is dropped, so
     /// that nobody else starts while the work winds down.
     Stopped,
-    /// Something in this process broke: the store or a callback panicked.
+    /// Something in this process broke: the store, a callback, or whoever held the guard panicked.
     Failed,
 }
 
@@ -38,7 +45,7 @@ impl fmt::Display for LossCause {
             LossCause::Superseded => "the database refused the renewal",
             LossCause::Resigned => "resigned",
             LossCause::Stopped => "the elector was stopped",
-            LossCause::Failed => "the store or a callback panicked",
+            LossCause::Failed => "something in this process panicked",
         })
     }
 }

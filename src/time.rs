@@ -90,7 +90,7 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 /// The machine's boot clock: monotonic, counts suspended time, untouched by steps of the wall clock.
 ///
 /// `CLOCK_BOOTTIME` on Linux and Android. Elsewhere it is `CLOCK_MONOTONIC`, which on macOS counts suspended
-/// time and on the BSDs may not; see the limits chapter before relying on it there.
+/// time and on the BSDs may not: there a machine that slept may believe in a lease that is over.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SystemClock;

@@ -53,7 +53,7 @@ enum Premise {
 struct Own {
     /// The exact state that the last answered write left behind.
     known: Option<Version>,
-    /// The last write whose answer is still missing.
+    /// What is known of the writes whose answers are still missing.
     pending: Option<Pending>,
 }
 
@@ -75,6 +75,10 @@ pub(crate) struct HoldOff {
     /// The timeline for which a row with another high part has been waited out.
     mismatch_waited: Option<u32>,
     highest: i64,
+    /// Whose term the highest fence was.
+    highest_holder: String,
+    /// The record that went back and was reported last: its fence and holder.
+    told_back: Option<(i64, String)>,
     longest: Duration,
     premise: Premise,
     own: Own,
@@ -93,6 +97,8 @@ impl HoldOff {
             timeline: None,
             mismatch_waited: None,
             highest: 0,
+            highest_holder: String::new(),
+            told_back: None,
             longest: Duration::ZERO,
             premise: Premise::Unknown,
             own: Own::default(),
@@ -133,9 +139,10 @@ impl HoldOff {
         self.own.pending = Some(Pending { above, recognised_until: self.recognised_until(now) });
     }
 
-    /// A renewal is about to be sent.
+    /// A renewal is about to be sent. Of a run of unanswered ones any may be what landed, so the first one's time
+    /// counts.
     pub(crate) fn renewal_sent(&mut self, now: Time) {
-        if let Some(known) = &self.own.known {
+        if let (Some(known), None) = (&self.own.known, &self.own.pending) {
             let above = (known.fence().get(), known.renewed_at());
             self.own.pending = Some(Pending { above, recognised_until: self.recognised_until(now) });
         }
@@ -209,9 +216,9 @@ impl HoldOff {
             // Whatever of this participant's turns up after that is something newer or something late.
             self.own = Own::default();
         }
-        let went_back = lease.fence().get() < self.highest;
+        let went_back = self.went_back(lease);
         if went_back {
-            found.push(Disturbance::FenceRegressed { seen: self.highest, found: lease.fence().get() });
+            self.tell_back(lease, found);
         }
         let released_meanwhile = lease.is_released() && self.holds_off_for_term(lease);
         let mismatched = self.mismatched(lease) && self.mismatch_waited != self.timeline;
@@ -242,8 +249,27 @@ impl HoldOff {
 
     fn remember(&mut self, lease: &Lease) {
         self.row_seen = true;
-        self.highest = self.highest.max(lease.fence().get());
+        if lease.fence().get() > self.highest {
+            self.highest = lease.fence().get();
+            lease.holder().clone_into(&mut self.highest_holder);
+        }
         self.longest = self.longest.max(self.believable_length(lease));
+    }
+
+    /// A lower fence than one that was seen, or the same one in other hands: since no fence is issued twice on one
+    /// record, that too tells of a record that went back and was followed by another term.
+    fn went_back(&self, lease: &Lease) -> bool {
+        let fence = lease.fence().get();
+        fence < self.highest || fence == self.highest && !lease.held_by(&self.highest_holder)
+    }
+
+    /// Reports a record that went back, once for each term that it shows and not for each of its renewals.
+    fn tell_back(&mut self, lease: &Lease, found: &mut Vec<Disturbance>) {
+        let term = (lease.fence().get(), lease.holder().to_owned());
+        if self.told_back.as_ref() != Some(&term) {
+            found.push(Disturbance::FenceRegressed { seen: self.highest, found: term.0 });
+            self.told_back = Some(term);
+        }
     }
 
     fn believable_length(&self, lease: &Lease) -> Duration {
@@ -261,7 +287,7 @@ impl HoldOff {
     /// Whether the row is what this participant itself left, with nothing newer seen since. (A disturbance since
     /// is waited out by the floor, own rows or not.)
     fn is_own(&self, received: Time, lease: &Lease) -> bool {
-        if !lease.held_by(&self.settings.identity) || lease.fence().get() < self.highest {
+        if !lease.held_by(&self.settings.identity) || self.went_back(lease) {
             return false;
         }
         let landed = |p: &Pending| {

@@ -320,6 +320,9 @@ impl Election {
             Some(lease) if !lease.held_by(&self.settings.identity) => self.rhythm.observed(now, lease),
             _ => self.rhythm.forget(),
         }
+        if self.hold_off.free_at().is_some_and(|at| at > now) {
+            self.lost_bids = 0; // Whatever race there was is over.
+        }
         match &mut self.phase {
             Phase::Candidate { poll_at } => {
                 *poll_at = self.rhythm.next_poll(now, self.settings.retry_period, dice);

@@ -27,6 +27,8 @@ use super::watchdog::Watchdog;
 
 /// What a bounded wait may take beyond the operation it waits for.
 const SLACK: Duration = Duration::from_millis(250);
+/// How long the end of an elector waits for a log sink.
+const FLUSH: Duration = Duration::from_millis(100);
 
 /// The two threads, as their users see them. When the last handle and the last guard are gone, the inbox closes
 /// and the threads end.
@@ -34,7 +36,7 @@ const SLACK: Duration = Duration::from_millis(250);
 pub(crate) struct Engine {
     pub(crate) shared: Arc<Shared>,
     inbox: Sender<Message>,
-    /// Disconnected when the renewal thread has ended.
+    /// Disconnected when both threads have ended.
     done: Receiver<Infallible>,
 }
 
@@ -63,9 +65,13 @@ impl Engine {
         });
         // If the second thread can't be had, the first ends by itself: its inbox is dropped.
         let dog = Watchdog { inbox: watchdog_inbox, clock, reporter };
-        spawn("tenure-watchdog", move || dog.run())?;
-        let (inbox, messages) = unbounded();
         let (still_running, done) = bounded::<Infallible>(0);
+        let also_running = still_running.clone();
+        spawn("tenure-watchdog", move || {
+            dog.run();
+            drop(also_running);
+        })?;
+        let (inbox, messages) = unbounded();
         let renewing = Renewing::new(store, shared.clone(), messages);
         spawn("tenure-renewal", move || {
             renewing.run_to_the_end();
@@ -78,8 +84,14 @@ impl Engine {
         &self.inbox
     }
 
-    pub(crate) fn done(&self) -> &Receiver<Infallible> {
-        &self.done
+    /// Waits for the end of both threads, for `limit` at most, and then a moment for what they had to say. Says
+    /// whether they have ended.
+    pub(crate) fn await_end(&self, limit: Duration) -> bool {
+        let ended = self.done.recv_timeout(limit) == Err(RecvTimeoutError::Disconnected);
+        if ended {
+            self.shared.reporter.flush(FLUSH);
+        }
+        ended
     }
 
     pub(crate) fn stop_seen(&self) -> &Receiver<Infallible> {

@@ -39,7 +39,8 @@ impl std::error::Error for StartError {
 pub enum CampaignError {
     /// [`Elector::stop`](crate::Elector::stop) or a shutdown.
     Stopped,
-    /// The time given to [`wait_for_leadership_timeout`](crate::Elector::wait_for_leadership_timeout) is over.
+    /// The time given to [`wait_for_leadership_timeout`](crate::Elector::wait_for_leadership_timeout) is over. What
+    /// stood in the way, if anything but another leader, is in [`Status::last_error`](crate::Status::last_error).
     TimedOut,
     /// The store cannot work until a person has mended something: no table, no right, a wrong password. The
     /// elector can be used again.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, after, bounded, never, select};
+use crossbeam_channel::{Receiver, after, bounded, never, select};
 
 use crate::config::Config;
 use crate::event::{Event, Leader};
@@ -54,6 +54,7 @@ use shared::{Message, Waiter};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
+#[must_use = "dropping the last handle of an elector stops it"]
 pub struct Elector {
     handle: Arc<Handle>,
 }
@@ -70,7 +71,7 @@ impl Drop for Handle {
         // With a guard outstanding the threads go on; the guard's own end ends them.
         if Arc::strong_count(&self.engine) == 1 && !self.waited.load(Ordering::Relaxed) {
             self.engine.stop();
-            let _ = self.engine.done().recv_timeout(self.engine.patience());
+            self.engine.await_end(self.engine.patience());
         }
     }
 }
@@ -248,19 +249,18 @@ impl Elector {
         let engine = self.engine().clone();
         self.handle.waited.store(true, Ordering::Relaxed);
         engine.stop();
-        let ended = |wait: Duration| engine.done().recv_timeout(wait) == Err(RecvTimeoutError::Disconnected);
         let clean = || match engine.shared.snapshot.lock().release_error.clone() {
             Some(error) => Err(ShutdownError::Release(error)),
             None => Ok(()),
         };
-        if ended(grace) {
+        if engine.await_end(grace) {
             return clean();
         }
         if engine.shared.is_held() {
             let _ = engine.inbox().send(Message::Abandon);
             return Err(ShutdownError::WorkStillRunning);
         }
-        if ended(engine.patience()) {
+        if engine.await_end(engine.patience()) {
             return clean();
         }
         Err(ShutdownError::Release(StoreError::timeout("the release did not end within operation_timeout")))

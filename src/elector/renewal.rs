@@ -280,11 +280,12 @@ impl Renewing {
         self.shared.current.store(Some(Arc::new(term.clone())));
         let mut snapshot = self.shared.snapshot.lock();
         snapshot.terms += 1;
-        snapshot.release_error = None;
+        let earlier = snapshot.release_error.take();
         if self.held.is_empty() {
             snapshot.overrun_since = None;
         }
         drop(snapshot);
+        drop(earlier);
         if self.shared.is_stopped() {
             self.shared.end(&term, LossCause::Stopped);
         }
@@ -348,7 +349,9 @@ impl Renewing {
             Call::Release { fence } => {
                 let answer = guarded(|| self.store.release(name, holder, fence, timeout));
                 let failure = answer.as_ref().err().map(|(e, _)| e.clone());
-                self.shared.snapshot.lock().release_error = failure.clone();
+                let earlier =
+                    std::mem::replace(&mut self.shared.snapshot.lock().release_error, failure.clone());
+                drop(earlier);
                 self.last_release = failure;
                 if answer.is_ok() {
                     self.shared.snapshot.lock().leader = None;
@@ -363,8 +366,9 @@ impl Renewing {
     /// An answer showed the row, or that there is none.
     fn saw(&mut self, lease: Option<&Lease>) {
         let leader = lease.filter(|l| !l.is_expired()).map(Leader::of);
+        let now = self.shared.clock.now();
         let mut snapshot = self.shared.snapshot.lock();
-        snapshot.answered_at = Some(self.shared.clock.now());
+        snapshot.answered_at = Some(now);
         let known = snapshot.leader.as_ref().map(|l| l.fence);
         snapshot.leader.clone_from(&leader);
         drop(snapshot);
@@ -383,7 +387,8 @@ impl Renewing {
                     self.shared.reporter.report(Event::Recovered { failures: self.failing.count });
                     self.failing = Failing::default();
                 }
-                self.shared.snapshot.lock().last_error = None;
+                let earlier = self.shared.snapshot.lock().last_error.take();
+                drop(earlier);
                 Ok(value)
             }
             Err((error, trouble)) => {
@@ -396,8 +401,9 @@ impl Renewing {
     fn failed(&mut self, error: &StoreError) {
         let mut snapshot = self.shared.snapshot.lock();
         snapshot.failures += 1;
-        snapshot.last_error = Some(error.clone());
+        let earlier = snapshot.last_error.replace(error.clone());
         drop(snapshot);
+        drop(earlier);
         let kind = (error.sqlstate().map(str::to_owned), error.to_string());
         self.failing.count += 1;
         if self.failing.kind.as_ref() != Some(&kind) {

@@ -20,7 +20,8 @@ impl Elector {
     ///
     /// The lease of a term is released when its `started_leading` has returned. Database errors never come back
     /// from here; they are ridden out, also those that a person must mend, and show in
-    /// [`status`](Elector::status) and [`events`](Elector::events).
+    /// [`status`](Elector::status), in [`events`](Elector::events) and in the log: install a sink for the `log`
+    /// crate, or a wrong password is a program that quietly never leads.
     ///
     /// # Errors
     /// A callback panicked (its term is over, the lease released), or a thread could not be spawned.

@@ -13,7 +13,11 @@ const FAULTY_MS: u64 = 600_000;
 /// A schedule that takes more events than this goes round in circles.
 const EVENT_LIMIT: u64 = 2_000_000;
 
-struct Schedule {
+/// Makes something of a participant that has just joined.
+pub(super) type Prepare<'a> = &'a dyn Fn(&mut World, usize);
+
+struct Schedule<'a> {
+    prepare: Prepare<'a>,
     options: Options,
     world: World,
     rng: Dice,
@@ -26,8 +30,8 @@ struct Schedule {
     weight: u32,
 }
 
-pub(super) fn run(options: Options, with_transcript: bool) -> Outcome {
-    let mut schedule = Schedule::new(options, with_transcript);
+pub(super) fn run(options: Options, with_transcript: bool, prepare: Prepare<'_>) -> Outcome {
+    let mut schedule = Schedule::new(options, with_transcript, prepare);
     schedule.watch_first();
     schedule.with_faults();
     schedule.recover();
@@ -36,7 +40,7 @@ pub(super) fn run(options: Options, with_transcript: bool) -> Outcome {
 
 /// As [`run`], but the bytes pick the faults, and they end with the bytes.
 pub(super) fn run_bytes(options: Options, bytes: &[u8], with_transcript: bool) -> Outcome {
-    let mut schedule = Schedule::new(options, with_transcript);
+    let mut schedule = Schedule::new(options, with_transcript, &|_, _| {});
     schedule.watch_first();
     schedule.rng = Dice::given(bytes);
     schedule.with_faults();
@@ -44,12 +48,13 @@ pub(super) fn run_bytes(options: Options, bytes: &[u8], with_transcript: bool) -
     schedule.end()
 }
 
-impl Schedule {
-    fn new(options: Options, with_transcript: bool) -> Schedule {
+impl Schedule<'_> {
+    fn new(options: Options, with_transcript: bool, prepare: Prepare<'_>) -> Schedule<'_> {
         let mut world = World::new(options.seed, with_transcript);
         world.latency_ms = options.latency_ms;
         world.store.set_timeline(options.timelines.then_some(1));
         let mut schedule = Schedule {
+            prepare,
             rng: Dice::seeded(options.seed.rotate_left(32) ^ 0x7e4e),
             statistics: Statistics { schedules: 1, ..Statistics::default() },
             timeline: 1,
@@ -69,6 +74,7 @@ impl Schedule {
         let identity = format!("n{}", self.world.nodes.len());
         let node = self.world.add(self.options.settings(identity), self.options.timeout);
         self.world.nodes[node].drift_ppm = self.rng.i64(-self.options.drift_ppm..=self.options.drift_ppm);
+        (self.prepare)(&mut self.world, node);
         self.world.campaign(node);
     }
 
@@ -79,7 +85,7 @@ impl Schedule {
     }
 
     fn with_faults(&mut self) {
-        let goes_on = |schedule: &Schedule| {
+        let goes_on = |schedule: &Schedule<'_>| {
             schedule.world.now_ms() < FAULTY_MS
                 && schedule.world.events < EVENT_LIMIT
                 && !schedule.rng.is_used_up()

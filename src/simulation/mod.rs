@@ -12,11 +12,18 @@
 //! assert!(outcome.statistics.terms > 0);
 //! ```
 
+#[cfg(test)]
+mod choices;
+#[cfg(test)]
+mod controls;
 mod dice;
+#[cfg(test)]
+mod exhaustive;
 mod faults;
 mod node;
 mod options;
 mod oracle;
+mod parts;
 #[cfg(test)]
 mod schedules;
 mod statistics;
@@ -44,13 +51,13 @@ pub struct Outcome {
 /// Runs the schedule of a seed: ten virtual minutes of faults, and the recovery from them.
 #[must_use]
 pub fn run(seed: u64) -> Outcome {
-    faults::run(Options::draw(seed), false)
+    faults::run(Options::draw(seed), false, &|_, _| {})
 }
 
 /// As [`run`], with a transcript.
 #[must_use]
 pub fn replay(seed: u64) -> Outcome {
-    faults::run(Options::draw(seed), true)
+    faults::run(Options::draw(seed), true, &|_, _| {})
 }
 
 /// The make-up that the seed draws, with faults that the bytes pick, for a fuzzer. With a transcript.

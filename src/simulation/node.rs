@@ -7,9 +7,10 @@ use std::time::Duration;
 use crate::election::{Call, Election, Input, Settings, TermChange, Trouble};
 use crate::lease::{Lease, Observation};
 use crate::store::Store;
-use crate::term::{AtomicTerm, LossCause};
+use crate::term::LossCause;
 use crate::time::Time;
 
+use super::parts::{LiveTerm, Parts};
 use super::world::{Event, MS, NAME, World};
 
 /// What happens to a participant's next requests.
@@ -72,7 +73,8 @@ pub(crate) struct Node {
     pub(crate) election: Election,
     pub(super) settings: Make,
     pub(crate) link: Link,
-    pub(crate) term: Option<Arc<AtomicTerm>>,
+    pub(crate) parts: Parts,
+    pub(crate) term: Option<Arc<dyn LiveTerm>>,
     /// Its worker was told that this term is over.
     told_lost: bool,
     /// Parts per million by which its clock runs fast.
@@ -83,6 +85,8 @@ pub(crate) struct Node {
     pub(super) call_serial: u64,
     /// The call whose answer it still waits for.
     pub(super) waits_for: Option<u64>,
+    /// When it made its last call, by its own clock.
+    pub(super) sent_at: Time,
     /// What happened to it while it was frozen.
     pub(super) backlog: Vec<Event>,
 }
@@ -93,6 +97,7 @@ impl World {
             election: Election::new(settings.clone()),
             settings: Make { settings: Arc::new(settings), timeout },
             link: Link::Up,
+            parts: Parts::default(),
             term: None,
             told_lost: false,
             drift_ppm: 0,
@@ -101,6 +106,7 @@ impl World {
             wake_serial: 0,
             call_serial: 0,
             waits_for: None,
+            sent_at: Time::ZERO,
             backlog: Vec::new(),
         });
         self.nodes.len() - 1
@@ -151,7 +157,7 @@ impl World {
     pub(crate) fn resign(&mut self, node: usize) -> bool {
         let Some(term) = self.nodes[node].term.clone().filter(|_| self.runs(node)) else { return false };
         let now = self.local(node);
-        let ended = term.seal(|| now, LossCause::Resigned);
+        let ended = term.seal(now, LossCause::Resigned);
         let release = !matches!(ended, Err(LossCause::Expired | LossCause::Superseded));
         self.say(|| format!("{node} gives fence {} back, released: {release}", term.fence()));
         self.input(node, Input::Resign { fence: term.fence(), release });
@@ -162,6 +168,13 @@ impl World {
     pub(crate) fn stop(&mut self, node: usize) {
         self.say(|| format!("stop {node}"));
         self.input(node, Input::Stop);
+    }
+
+    /// A candidate begins anew, as one that believes the database's clock at its first look.
+    pub(super) fn forget(&mut self, node: usize) {
+        let n = &mut self.nodes[node];
+        n.election = Election::new(Settings { strict: false, ..(*n.settings.settings).clone() });
+        self.input(node, Input::Campaign);
     }
 
     /// Feeds a participant that runs, and does what follows.
@@ -188,17 +201,18 @@ impl World {
     }
 
     fn change_term(&mut self, node: usize, now: Time, change: TermChange) -> Option<Input> {
-        match change {
+        let n = &self.nodes[node];
+        match n.parts.understand(now, n.sent_at, change)? {
             TermChange::Begin { fence, deadline } => {
                 self.say(|| format!("{node} leads, fence {fence}, until {deadline:?} by its clock"));
-                self.nodes[node].term = Some(Arc::new(AtomicTerm::new(fence, deadline)));
+                self.nodes[node].term = Some((self.nodes[node].parts.term)(fence, deadline));
                 self.nodes[node].told_lost = false;
                 self.begun(node, fence);
                 self.at(self.now() + MS, Event::Work { node });
                 None
             }
             TermChange::Extend { fence, deadline } => {
-                let extended = self.nodes[node].term.as_ref()?.extend(|| now, deadline);
+                let extended = self.nodes[node].term.as_ref()?.extend(now, deadline);
                 match extended {
                     Ok(()) => self.alone(node),
                     Err(LossCause::Expired | LossCause::Superseded) => return Some(Input::Ended(fence)),
@@ -208,7 +222,7 @@ impl World {
             }
             TermChange::End { fence, cause } => {
                 self.say(|| format!("{node}: fence {fence} is over: {cause}"));
-                let _ = self.nodes[node].term.as_ref()?.seal(|| now, cause);
+                let _ = self.nodes[node].term.as_ref()?.seal(now, cause);
                 None
             }
         }
@@ -218,7 +232,7 @@ impl World {
     pub(super) fn work(&mut self, node: usize) {
         let now = self.local(node);
         let Some(term) = self.nodes[node].term.clone() else { return };
-        match term.check(|| now) {
+        match term.check(now) {
             Ok(_) => {
                 self.oracle.checked(node, term.fence(), self.nodes[node].told_lost);
                 let next = self.now() + self.rng.u64(50..=2_000) * MS;

@@ -16,7 +16,7 @@ use super::world::{NAME, World};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The timings that the scripts use.
-fn usual(identity: &str) -> Settings {
+pub(super) fn usual(identity: &str) -> Settings {
     Settings {
         identity: identity.to_owned(),
         lease_duration: 15 * SECOND,
@@ -53,7 +53,7 @@ fn assert_safe(world: &World) {
 }
 
 /// A leader that was just elected, and a candidate that watches it.
-fn leader_and_candidate(seed: u64) -> (World, usize, usize) {
+pub(super) fn leader_and_candidate(seed: u64) -> (World, usize, usize) {
     let mut world = new_world(seed);
     let leader = world.add_usual(usual("leader"));
     let candidate = world.add_usual(usual("candidate"));

@@ -12,7 +12,7 @@ use fastrand::Rng;
 
 use crate::election::{Call, Input, Settings};
 use crate::lease::{Bid, Renewal};
-use crate::store::{MemoryStore, Store};
+use crate::store::MemoryStore;
 use crate::time::{ManualClock, Time};
 
 use super::node::{Answer, Link, Node};
@@ -200,13 +200,40 @@ impl World {
         true
     }
 
-    fn advance(&mut self, to: u64) {
+    pub(super) fn advance(&mut self, to: u64) {
         self.clock.advance(Duration::from_nanos(to.saturating_sub(self.now)));
         self.now = self.now.max(to);
     }
 
     fn next_event(&mut self) {
-        let Some(Reverse(Scheduled { at, event, .. })) = self.queue.pop() else { return };
+        if let Some((at, event)) = self.take_next() {
+            self.deliver(at, event);
+        }
+    }
+
+    /// The event that is due next, and when.
+    pub(super) fn take_next(&mut self) -> Option<(u64, Event)> {
+        self.queue.pop().map(|Reverse(Scheduled { at, event, .. })| (at, event))
+    }
+
+    /// Whether an event still changes anything.
+    #[cfg(test)]
+    pub(super) fn matters(&self, event: &Event) -> bool {
+        match event {
+            Event::Wake { node, serial } => {
+                let n = &self.nodes[*node];
+                n.alive && !n.frozen && n.wake_serial == *serial
+            }
+            Event::Answer { node, serial, .. } => {
+                let n = &self.nodes[*node];
+                n.alive && !n.frozen && n.waits_for == Some(*serial)
+            }
+            Event::Arrive { .. } => true,
+            Event::Work { .. } => false,
+        }
+    }
+
+    pub(super) fn deliver(&mut self, at: u64, event: Event) {
         self.events += 1;
         self.advance(at);
         match event {
@@ -229,7 +256,12 @@ impl World {
     fn happen(&mut self, node: usize, event: Event) {
         match event {
             Event::Wake { serial, .. } if serial == self.nodes[node].wake_serial => {
-                self.input(node, Input::Tick)
+                let n = &self.nodes[node];
+                if n.parts.forgets && n.waits_for.is_none() && !self.leads(node) {
+                    self.forget(node);
+                } else {
+                    self.input(node, Input::Tick);
+                }
             }
             Event::Answer { serial, answer, .. } if self.nodes[node].waits_for == Some(serial) => {
                 self.nodes[node].waits_for = None;
@@ -261,23 +293,24 @@ impl World {
         let holder = settings.identity.as_str();
         let down = self.down;
         self.say(|| format!("store{}: {holder} {}", if down { " (down)" } else { "" }, call_text(&call)));
-        let answer = if down { Answer::Failed(call) } else { self.carry_out(&call, settings) };
+        let answer = if down { Answer::Failed(call) } else { self.carry_out(node, &call, settings) };
         if let Some(back) = back {
             self.at(self.now + back * MS, Event::Answer { node, serial, answer });
         }
     }
 
-    fn carry_out(&mut self, call: &Call, settings: &Settings) -> Answer {
+    fn carry_out(&mut self, node: usize, call: &Call, settings: &Settings) -> Answer {
         let timeout = Duration::from_secs(1);
+        let store = self.nodes[node].parts.store.as_deref().unwrap_or(&self.store);
         let holder = settings.identity.as_str();
         let outcome = match call {
-            Call::Observe => self.store.observe(NAME, timeout).map(Answer::Observed),
+            Call::Observe => store.observe(NAME, timeout).map(Answer::Observed),
             Call::Acquire { over, timeline, above } => {
                 let bid = Bid::new(NAME, holder, settings.lease_duration)
                     .above(*above)
                     .over(over.clone())
                     .timeline(*timeline);
-                self.store.acquire(&bid, timeout).map(|lease| {
+                store.acquire(&bid, timeout).map(|lease| {
                     if let Some(lease) = &lease {
                         self.granted.insert(lease.fence().get(), holder.to_owned());
                     }
@@ -286,10 +319,10 @@ impl World {
             }
             Call::Renew { fence } => {
                 let renewal = Renewal::new(NAME, holder, *fence, settings.lease_duration);
-                self.store.renew(&renewal, timeout).map(Answer::Renewed)
+                store.renew(&renewal, timeout).map(Answer::Renewed)
             }
             Call::Release { fence } => {
-                self.store.release(NAME, holder, *fence, timeout).map(|()| Answer::Released)
+                store.release(NAME, holder, *fence, timeout).map(|()| Answer::Released)
             }
         };
         outcome.unwrap_or_else(|_| Answer::Failed(call.clone()))
@@ -297,7 +330,9 @@ impl World {
 
     /// A request leaves; what becomes of it is the link's to say.
     pub(super) fn send(&mut self, node: usize, call: Call) {
+        let sent_at = self.local(node);
         let n = &mut self.nodes[node];
+        n.sent_at = sent_at;
         n.call_serial += 1;
         let (serial, link, settings) = (n.call_serial, n.link, n.settings.clone());
         n.waits_for = Some(serial);

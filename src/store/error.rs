@@ -113,14 +113,26 @@ impl fmt::Display for StoreError {
     }
 }
 
+/// Readable where a `main` returns it: the causes as they display themselves, without their fields.
 impl fmt::Debug for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreError")
-            .field("kind", &self.0.kind)
-            .field("message", &self.0.message)
-            .field("sqlstate", &self.0.sqlstate)
-            .field("source", &self.0.source)
-            .finish()
+        write!(
+            f,
+            "{self} [{}]",
+            if self.is_timeout() {
+                "timeout"
+            } else if self.is_fatal() {
+                "fatal"
+            } else {
+                "retryable"
+            }
+        )?;
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            write!(f, "; caused by: {error}")?;
+            cause = error.source();
+        }
+        Ok(())
     }
 }
 
@@ -140,6 +152,7 @@ mod tests {
         assert!(e.is_fatal() && !e.is_retryable());
         assert_eq!(e.source().unwrap().to_string(), "x");
         assert_eq!(e.clone().sqlstate(), Some("42P01"));
+        assert_eq!(format!("{e:?}"), "no table (SQLSTATE 42P01) [fatal]; caused by: x");
         assert!(StoreError::timeout("t").is_retryable() && StoreError::timeout("t").is_timeout());
     }
 }

@@ -148,7 +148,7 @@ fn b12_a_panic_of_the_work_ends_the_term_releases_and_is_reported() {
     assert!(is_released(&store) && !elector.is_leader());
     assert_eq!(wait_for_terms(&events, 2), [(1, None), (1, Some(LossCause::Failed))]);
     let log = running.log();
-    assert!(log.iter().any(|l| l.starts_with("stopped 1 the store or a callback panicked")), "{log:?}");
+    assert!(log.iter().any(|l| l.starts_with("stopped 1 something in this process panicked")), "{log:?}");
     // And the elector is as good as new.
     drop(elector.wait_for_leadership().unwrap());
 }

@@ -363,6 +363,56 @@ fn b12_a_renewal_thread_that_breaks_takes_its_term_with_it() {
     within(BOUND, move || elector.shutdown(ms(10))).unwrap();
 }
 
+/// The cause of a store's error: the store's own code, which asks the elector when it is dropped.
+#[derive(Debug)]
+struct Asks(Elector);
+
+impl std::fmt::Display for Asks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the cause")
+    }
+}
+
+impl std::error::Error for Asks {}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        let _ = self.0.status();
+    }
+}
+
+#[test]
+fn a_stores_error_may_ask_the_elector_when_it_is_dropped() {
+    let store = Faulty::new();
+    let elector = start(&store, brisk());
+    let failing = |kind, message: &str| {
+        let error = StoreError::retryable(message).with_source(Asks(elector.clone()));
+        store.set(&[kind], &Mode::Fail(error));
+    };
+    failing(Kind::Observe, "the first");
+    let waiting = elector.clone();
+    let waiter = std::thread::spawn(move || waiting.wait_for_leadership().unwrap());
+    let answers = |what: &str, failures| {
+        eventually(what, || {
+            let elector = elector.clone();
+            within(BOUND, move || elector.status().failures) >= failures
+        });
+    };
+    answers("a failure", 1);
+    // In the place of the first one, and then of the second.
+    failing(Kind::Observe, "the second");
+    answers("other failures", elector.status().failures + 2);
+    store.set_all(&Mode::Pass);
+    let guard = within(BOUND, move || waiter.join().unwrap());
+    // In the place of that of an earlier release.
+    failing(Kind::Release, "a release");
+    assert!(guard.resign().is_err());
+    store.set_all(&Mode::Pass);
+    let again = elector.clone();
+    let guard = within(BOUND, move || again.wait_for_leadership().unwrap());
+    within(BOUND, move || guard.resign()).unwrap();
+}
+
 /// A clock that lags behind for the renewal thread: as if that thread were frozen after each of its readings.
 #[derive(Clone, Debug)]
 struct Lagging {

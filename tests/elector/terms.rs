@@ -194,3 +194,18 @@ fn events_that_nobody_reads_are_dropped_and_counted_and_dead_readers_forgotten()
         matches!(lazy.try_recv(), Err(crossbeam_channel::TryRecvError::Disconnected))
     });
 }
+
+#[test]
+fn b12_a_guard_dropped_by_a_panic_tells_of_a_failure_and_releases() {
+    let store = MemoryStore::new();
+    let elector = start(&store, calm());
+    let guard = elector.wait_for_leadership().unwrap();
+    let term = guard.term();
+    let panicked = std::thread::spawn(move || {
+        let _guard = guard;
+        panic!("provoked");
+    });
+    assert!(panicked.join().is_err());
+    assert_eq!(term.check().unwrap_err().cause, LossCause::Failed);
+    eventually("the release", || is_released(&store));
+}

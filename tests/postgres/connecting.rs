@@ -74,6 +74,12 @@ fn b17_a_standby_named_first_is_passed_over() {
     assert_eq!(look(&two, "s").version(), lease.version());
     let picky = format!("{hosts} user=postgres dbname={name} target_session_attrs=read-write");
     assert_eq!(look(&PostgresStore::connect(&picky).unwrap(), "s").version(), lease.version());
+    let standby_only = format!("{hosts} user=postgres dbname={name} target_session_attrs=read-only");
+    let error = PostgresStore::connect(&standby_only).unwrap().observe("s", OP).unwrap_err();
+    assert_eq!(error.sqlstate(), Some("25006"), "{error}");
+    let primary_only = format!("{}?target_session_attrs=read-write", standby.dsn_for("postgres", name));
+    let error = PostgresStore::connect(&primary_only).unwrap().observe("s", OP).unwrap_err();
+    assert!(error.is_retryable() && error.to_string().contains("does not allow writes"), "{error}");
 
     // The promoted standby is on another timeline, where a bid from before is refused.
     let bid = Bid::new("s", "b", LEASE).over(Some(lease.version())).timeline(Some(1));

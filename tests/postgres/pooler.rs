@@ -157,6 +157,41 @@ fn b22_functions_of_a_foreign_search_path_are_not_called() {
 }
 
 #[test]
+fn b22_operators_of_a_foreign_search_path_are_not_called() {
+    let server = Postgres::shared();
+    let database = server.database();
+    // Each operator that the statements use, for each pair of types: one that matches exactly is preferred to one
+    // of the server's own that needs a conversion, wherever it lies; and to any, where its schema comes first.
+    database.execute(
+        r#"CREATE SCHEMA evil;
+         DO $do$ DECLARE op text; l text; r text; BEGIN
+             FOREACH op IN ARRAY '{=,<>,<,>,+,-,*,/,&,>>,||}'::text[] LOOP
+             FOREACH l IN ARRAY '{bigint,int,smallint,oid,text,name,"\"char\"",timestamptz,interval}'::text[] LOOP
+             FOREACH r IN ARRAY '{bigint,int,smallint,oid,text,name,"\"char\"",timestamptz,interval}'::text[] LOOP
+                 EXECUTE format($$ CREATE OR REPLACE FUNCTION evil.called(%s, %s) RETURNS boolean
+                     LANGUAGE plpgsql AS 'BEGIN RAISE ''a foreign operator''; END' $$, l, r);
+                 EXECUTE format('CREATE OPERATOR evil.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = evil.called)',
+                     op, l, r);
+             END LOOP; END LOOP; END LOOP;
+         END $do$"#,
+    );
+    for path in ["pg_catalog,evil", "evil,pg_catalog"] {
+        let dsn = format!("{}?options=-csearch_path%3D{path}", database.dsn());
+        let store = PostgresStore::connect(&dsn).unwrap();
+        store.ensure_schema().unwrap();
+        let lease = create(&store, path, "a");
+        assert_eq!(lease.ttl(), LEASE, "{path}");
+        assert!(store.renew(&renewal(&lease, "a"), OP).unwrap().is_some(), "{path}");
+        let bid = Bid::new(path, "b", LEASE).over(Some(look(&store, path).version()));
+        let next = store.acquire(&bid.timeline(lease.timeline()), OP).unwrap().expect("unchanged");
+        assert_eq!((next.ttl(), next.fence().get()), (LEASE, lease.fence().get() + 1), "{path}");
+        store.release(path, "b", next.fence(), OP).unwrap();
+        assert!(look(&store, path).is_released(), "{path}");
+        assert_eq!(store.timeline_available(), Some(true), "{path}");
+    }
+}
+
+#[test]
 fn b22_a_leaked_statement_timeout_is_visible_and_passes() {
     let server = Postgres::shared();
     let database = server.database();

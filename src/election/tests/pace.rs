@@ -55,13 +55,21 @@ fn one_lost_bid_looks_again_at_once_and_further_ones_are_paced() {
         assert_eq!(step.call, None);
         assert_eq!(driven.next_call(step.wake_at), Some((Call::Observe, 3_000)));
     }
-    // A win forgets that.
-    let step = driven.feed(seen(released("other", 2, driven.db())));
-    assert!(step.call.is_some());
-    driven.feed(Input::Acquired(Ok(Some(driven.mine(3)))));
-    driven.feed(Input::Ended(fence(3)));
+    // A row that has to be waited for forgets that, since the race is over.
+    driven.feed(Input::Tick);
+    driven.feed(seen(lease("other", 2, driven.db(), driven.db())));
     driven.now += 60_000;
-    driven.feed(seen(released("other", 4, driven.db())));
+    driven.feed(Input::Tick);
+    let step = driven.feed(seen(released("other", 2, driven.db())));
+    assert!(matches!(step.call, Some(Call::Acquire { .. })), "{step:?}");
+    assert_eq!(driven.feed(Input::Acquired(Ok(None))).call, Some(Call::Observe));
+    // So does a win.
+    let step = driven.feed(seen(released("other", 3, driven.db())));
+    assert!(step.call.is_some());
+    driven.feed(Input::Acquired(Ok(Some(driven.mine(4)))));
+    driven.feed(Input::Ended(fence(4)));
+    driven.now += 60_000;
+    driven.feed(seen(released("other", 5, driven.db())));
     assert_eq!(driven.feed(Input::Acquired(Ok(None))).call, Some(Call::Observe));
 }
 

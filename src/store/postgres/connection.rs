@@ -68,7 +68,7 @@ impl Guard {
             state.passed = Instant::now() >= until || fired(&mut self.timer, until, cx);
         }
         if state.passed {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "the call's deadline has passed"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"));
         }
         Ok(())
     }

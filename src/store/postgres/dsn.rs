@@ -243,7 +243,7 @@ fn without_tls_options(dsn: &str) -> Result<String, PostgresConfigError> {
 
 fn wants_tls(what: &str) -> PostgresConfigError {
     let complaint = format!(
-        "asks for TLS ({what}), which needs the crate's `tls` feature; without it only plain connections are \
+        "asks for TLS ({what}), which takes the `tls` feature, and this version does not have it yet; without it only plain connections are \
          possible (sslmode=disable or prefer)"
     );
     PostgresConfigError::new("dsn", complaint)

@@ -207,6 +207,7 @@ impl Engine {
 fn warn_without_waiting() {
     let warn = || {
         log::warn!(
+            target: "tenure",
             "the database server does not show its timeline (pg_walfile_name and pg_current_wal_lsn): \
              after a fail-over that loses acknowledged writes, fencing tokens may repeat"
         );

@@ -106,7 +106,11 @@ pub(super) fn of_connect(error: Error, place: &str, has_password: bool) -> Store
     match error.source() {
         // Neither the server's word nor the network's: the driver can't log in with what it was given.
         Some(cause) if !cause.is::<io::Error>() && io_cause(&error).is_none() => {
-            let hint = if has_password { "" } else { "; the connection string has no password" };
+            let hint = if has_password {
+                ""
+            } else {
+                "; there is no password in the connection string, nor in PGPASSWORD"
+            };
             StoreError::fatal(format!("{message}{hint}")).with_source(error)
         }
         _ if io_cause(&error).is_some_and(|io| io.kind() == io::ErrorKind::TimedOut) => {

@@ -164,7 +164,10 @@ impl PostgresStore {
 
     /// Creates the table if it is missing, and checks the one that is there. Safe from every replica at every
     /// start: where the table exists it only reads, so it needs no right to create anything and works on a
-    /// read-only server. Blocks for 10 s at the most.
+    /// read-only server. Blocks for 10 s at the most, and does not ride out a database that is down: a program
+    /// that starts with this call wants to be started again, or to have its table made by a migration.
+    ///
+    /// It looks at the table and not at the role's rights on it; those show in the first operation.
     ///
     /// # Errors
     /// Fatal: the table can't carry elections (the message says which column or property is wrong), or the

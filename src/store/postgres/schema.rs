@@ -9,25 +9,29 @@ use super::error;
 use super::table::Table;
 use crate::store::StoreError;
 
-/// $1 schema, $2 table. One row per column; none where there is no table.
+/// $1 schema, $2 table. One row per column; none where there is no table. Operators are qualified as in `sql`.
 pub(super) const INSPECT: &str = "
 SELECT class.relkind::pg_catalog.text, class.relpersistence::pg_catalog.text,
        attribute.attname::pg_catalog.text,
        pg_catalog.format_type(attribute.atttypid, attribute.atttypmod),
        attribute.attnotnull,
-       attribute.atthasdef OR attribute.attidentity <> '',
-       attribute.attgenerated <> '',
+       attribute.atthasdef OR attribute.attidentity OPERATOR(pg_catalog.<>) '',
+       attribute.attgenerated OPERATOR(pg_catalog.<>) '',
        COALESCE(collation_.collisdeterministic, true),
        EXISTS (SELECT FROM pg_catalog.pg_index AS index
-                WHERE index.indrelid = class.oid AND index.indisprimary AND index.indisvalid
-                  AND index.indimmediate AND index.indnkeyatts = 1
-                  AND index.indkey[0] = attribute.attnum)
+                WHERE index.indrelid OPERATOR(pg_catalog.=) class.oid
+                  AND index.indisprimary AND index.indisvalid AND index.indimmediate
+                  AND index.indnkeyatts OPERATOR(pg_catalog.=) 1
+                  AND index.indkey[0] OPERATOR(pg_catalog.=) attribute.attnum)
   FROM pg_catalog.pg_class AS class
-  JOIN pg_catalog.pg_namespace AS namespace ON namespace.oid = class.relnamespace
+  JOIN pg_catalog.pg_namespace AS namespace
+    ON namespace.oid OPERATOR(pg_catalog.=) class.relnamespace
   LEFT JOIN pg_catalog.pg_attribute AS attribute
-    ON attribute.attrelid = class.oid AND attribute.attnum > 0 AND NOT attribute.attisdropped
-  LEFT JOIN pg_catalog.pg_collation AS collation_ ON collation_.oid = attribute.attcollation
- WHERE namespace.nspname = $1 AND class.relname = $2";
+    ON attribute.attrelid OPERATOR(pg_catalog.=) class.oid
+   AND attribute.attnum OPERATOR(pg_catalog.>) 0 AND NOT attribute.attisdropped
+  LEFT JOIN pg_catalog.pg_collation AS collation_
+    ON collation_.oid OPERATOR(pg_catalog.=) attribute.attcollation
+ WHERE namespace.nspname OPERATOR(pg_catalog.=) $1 AND class.relname OPERATOR(pg_catalog.=) $2";
 
 /// Name, type, and whether it must be `NOT NULL` (or must not).
 const COLUMNS: [(&str, &str, bool); 7] = [

@@ -6,15 +6,28 @@
 //! - Whatever may wait for the row waits in a CTE of its own, and the clock is read from that CTE's output,
 //!   hence after the wait, once for all columns (rule 17). `MATERIALIZED` keeps the planner from merging the
 //!   steps.
-//! - Names are qualified, so that a foreign `search_path` neither hides the table nor slips in other
-//!   functions.
+//! - Names are qualified, those of operators too, so that a foreign `search_path` neither hides the table nor slips
+//!   in other code. Operators need it even where the server's own come first: one that somebody made for exactly
+//!   these types, in any schema of the path, is preferred to one that converts. Qualified, they all have the same
+//!   precedence and group from the left; parentheses say what is meant.
 
 use super::table::Table;
+
+const EQ: &str = "OPERATOR(pg_catalog.=)";
+const NE: &str = "OPERATOR(pg_catalog.<>)";
+const GT: &str = "OPERATOR(pg_catalog.>)";
+const PLUS: &str = "OPERATOR(pg_catalog.+)";
+const MINUS: &str = "OPERATOR(pg_catalog.-)";
+const TIMES: &str = "OPERATOR(pg_catalog.*)";
+const OVER: &str = "OPERATOR(pg_catalog./)";
+const MASK: &str = "OPERATOR(pg_catalog.&)";
+const SHIFT: &str = "OPERATOR(pg_catalog.>>)";
 
 /// The server's timeline: the first eight hexadecimal digits of the current WAL file's name (rule 15). A
 /// standby has none to write to, and asking it would be an error.
 const TIMELINE: &str = "CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE \
-    ('x' || pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8))\
+    ('x' OPERATOR(pg_catalog.||) \
+    pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8))\
     ::bit(32)::bigint END";
 
 /// In its place, where the server doesn't expose it.
@@ -53,7 +66,8 @@ impl Statements {
 /// stronger settings are kept.
 const SETTINGS: &str = "WITH settings AS MATERIALIZED (
     SELECT pg_catalog.set_config('lock_timeout', $1, true) AS patience,
-           CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')
+           CASE WHEN pg_catalog.current_setting('synchronous_commit')
+                     OPERATOR(pg_catalog.=) ANY (ARRAY['off', 'local'])
                 THEN pg_catalog.set_config('synchronous_commit', 'on', true)
                 ELSE 'kept' END AS durability
 )";
@@ -64,10 +78,15 @@ const SETTINGS_MADE: &str = "settings.patience IS NOT NULL AND settings.durabili
 /// `Fence::after`, from `premise.highest` and `premise.timeline`. The multiplication raises 22003 on
 /// overflow, where a shift would wrap; an unknown timeline makes the condition unknown and takes the last
 /// branch.
-const NEXT_FENCE: &str = "CASE WHEN ((premise.timeline - 1 - (premise.highest >> 40)) & 1023) <> 0
-                THEN ((premise.highest >> 40) + ((premise.timeline - 1 - (premise.highest >> 40)) & 1023))
-                     * 1099511627776 + 1
-                ELSE premise.highest + 1 END";
+fn next_fence() -> String {
+    let high = format!("(premise.highest {SHIFT} 40)");
+    let ahead = format!("((premise.timeline {MINUS} 1 {MINUS} {high}) {MASK} 1023)");
+    format!(
+        "CASE WHEN {ahead} {NE} 0
+                THEN (({high} {PLUS} {ahead}) {TIMES} 1099511627776) {PLUS} 1
+                ELSE premise.highest {PLUS} 1 END"
+    )
+}
 
 /// The columns of every answer, in the order that `row` decodes.
 fn returning(timeline: &str) -> String {
@@ -89,17 +108,19 @@ fn create(table: &Table, timeline: &str) -> String {
       FROM settings
      WHERE {SETTINGS_MADE}
 ), term AS MATERIALIZED (
-    SELECT premise.now, {NEXT_FENCE} AS fence
+    SELECT premise.now, {next_fence} AS fence
       FROM premise
-     WHERE $7 IS NULL OR premise.timeline = $7
+     WHERE $7 IS NULL OR premise.timeline {EQ} $7
 )
 INSERT INTO {table} AS lease (name, holder, fence, acquired_at, renewed_at, expires_at, payload)
-SELECT $2, $3, term.fence, term.now, term.now, term.now + $4 * interval '1 microsecond', $5
+SELECT $2, $3, term.fence, term.now, term.now, term.now {PLUS} ($4 {TIMES} interval '1 microsecond'), $5
   FROM term
 ON CONFLICT (name) DO NOTHING
 {returning},
-          1 / CASE WHEN pg_catalog.clock_timestamp() - lease.renewed_at
-                        > GREATEST($4 / 40, 20000) * interval '1 microsecond' THEN 0 ELSE 1 END",
+          1 {OVER} CASE WHEN (pg_catalog.clock_timestamp() {MINUS} lease.renewed_at)
+                        {GT} (GREATEST($4 {OVER} 40, 20000) {TIMES} interval '1 microsecond')
+                   THEN 0 ELSE 1 END",
+        next_fence = next_fence(),
         returning = returning(timeline),
     )
 }
@@ -111,25 +132,26 @@ fn take_over(table: &Table, timeline: &str) -> String {
     SELECT lease.name, lease.fence
       FROM settings, {table} AS lease
      WHERE {SETTINGS_MADE}
-       AND lease.name = $2 AND lease.holder = $8 AND lease.fence = $9
+       AND lease.name {EQ} $2 AND lease.holder {EQ} $8 AND lease.fence {EQ} $9
        AND {renewed} AND {expires}
-       AND lease.xmin::pg_catalog.text::bigint = $12
+       AND lease.xmin::pg_catalog.text::bigint {EQ} $12
        FOR NO KEY UPDATE OF lease
 ), premise AS MATERIALIZED (
     SELECT found.name, pg_catalog.clock_timestamp() AS now,
            GREATEST(found.fence, $6, 0) AS highest, {timeline} AS timeline
       FROM found
 ), term AS MATERIALIZED (
-    SELECT premise.name, premise.now, {NEXT_FENCE} AS fence
+    SELECT premise.name, premise.now, {next_fence} AS fence
       FROM premise
-     WHERE $7 IS NULL OR premise.timeline = $7
+     WHERE $7 IS NULL OR premise.timeline {EQ} $7
 )
 UPDATE {table} AS lease
    SET holder = $3, fence = term.fence, acquired_at = term.now, renewed_at = term.now,
-       expires_at = term.now + $4 * interval '1 microsecond', payload = $5
+       expires_at = term.now {PLUS} ($4 {TIMES} interval '1 microsecond'), payload = $5
   FROM term
- WHERE lease.name = term.name
+ WHERE lease.name {EQ} term.name
 {returning}",
+        next_fence = next_fence(),
         renewed = same_instant("lease.renewed_at", "$10"),
         expires = same_instant("lease.expires_at", "$11"),
         returning = returning(timeline),
@@ -139,8 +161,8 @@ UPDATE {table} AS lease
 /// The last decades that PostgreSQL can count lie beyond our timestamps and were read as infinity.
 fn same_instant(column: &str, parameter: &str) -> String {
     format!(
-        "({column} = {parameter} OR {parameter} = 'infinity'::timestamp with time zone
-            AND {column} > '294246-01-01 00:00:00+00'::timestamp with time zone)"
+        "({column} {EQ} {parameter} OR {parameter} {EQ} 'infinity'::timestamp with time zone
+            AND {column} {GT} '294246-01-01 00:00:00+00'::timestamp with time zone)"
     )
 }
 
@@ -151,16 +173,16 @@ fn renew(table: &Table, timeline: &str) -> String {
     SELECT lease.name
       FROM settings, {table} AS lease
      WHERE {SETTINGS_MADE}
-       AND lease.name = $2 AND lease.holder = $3 AND lease.fence = $6
+       AND lease.name {EQ} $2 AND lease.holder {EQ} $3 AND lease.fence {EQ} $6
        FOR NO KEY UPDATE OF lease
 ), moment AS MATERIALIZED (
     SELECT found.name, pg_catalog.clock_timestamp() AS now FROM found
 )
 UPDATE {table} AS lease
-   SET renewed_at = moment.now, expires_at = moment.now + $4 * interval '1 microsecond', payload = $5
+   SET renewed_at = moment.now, expires_at = moment.now {PLUS} ($4 {TIMES} interval '1 microsecond'), payload = $5
   FROM moment
- WHERE lease.name = moment.name AND lease.holder = $3 AND lease.fence = $6
-   AND lease.expires_at > moment.now
+ WHERE lease.name {EQ} moment.name AND lease.holder {EQ} $3 AND lease.fence {EQ} $6
+   AND lease.expires_at {GT} moment.now
 {returning}",
         returning = returning(timeline),
     )
@@ -174,8 +196,8 @@ UPDATE {table} AS lease
    SET expires_at = 'epoch'::timestamp with time zone
   FROM settings
  WHERE {SETTINGS_MADE}
-   AND lease.name = $2 AND lease.holder = $3 AND lease.fence = $4
-   AND lease.expires_at <> 'epoch'::timestamp with time zone",
+   AND lease.name {EQ} $2 AND lease.holder {EQ} $3 AND lease.fence {EQ} $4
+   AND lease.expires_at {NE} 'epoch'::timestamp with time zone",
     )
 }
 
@@ -186,6 +208,6 @@ fn observe(table: &Table, timeline: &str) -> String {
        lease.payload, lease.xmin::pg_catalog.text::bigint, moment.now, moment.timeline, moment.standby
   FROM (SELECT pg_catalog.clock_timestamp() AS now, {timeline} AS timeline,
                pg_catalog.pg_is_in_recovery() AS standby) AS moment
-  LEFT JOIN {table} AS lease ON lease.name = $1"
+  LEFT JOIN {table} AS lease ON lease.name {EQ} $1"
     )
 }

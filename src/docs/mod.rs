@@ -1,0 +1,3 @@
+//! The manual.
+
+pub mod rules;
