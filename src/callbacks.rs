@@ -79,7 +79,7 @@ impl fmt::Display for RunError {
         match self {
             RunError::Panicked { callback, message } => write!(f, "{callback} panicked: {message}"),
             RunError::Thread(_) => f.write_str("a thread for a callback could not be spawned"),
-            RunError::Failed => f.write_str("the elector's renewal thread broke"),
+            RunError::Failed => f.write_str("the elector's renewal thread broke; start another elector"),
         }
     }
 }

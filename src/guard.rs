@@ -55,7 +55,9 @@ impl fmt::Display for PublishError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PublishError::Lost(_) => f.write_str("not published, the term is over"),
-            PublishError::Store(_) => f.write_str("the store failed while publishing"),
+            PublishError::Store(_) => {
+                f.write_str("the store failed while publishing; later renewals publish the payload")
+            }
             PublishError::TooLarge { size, limit } => {
                 write!(f, "payload of {size} bytes is larger than the limit of {limit}")
             }
@@ -362,10 +364,8 @@ impl LeaderGuard {
     /// # Errors
     /// Whether the lease was released is unknown; it expires by itself. The term is over in any case.
     pub fn resign(mut self) -> Result<(), StoreError> {
-        match self.hold.take() {
-            Some(hold) => self.owner.resign_and_wait(&self.term, hold),
-            None => Ok(()),
-        }
+        // There until now: only this and the drop take it.
+        self.hold.take().map_or(Ok(()), |hold| self.owner.resign_and_wait(&self.term, hold))
     }
 }
 

@@ -39,7 +39,7 @@ impl Identity {
     /// The operating system gave no random numbers.
     pub fn generate(label: &str) -> Result<Identity, IdentityError> {
         let mut random = [0; RANDOM_BYTES];
-        getrandom::fill(&mut random).map_err(|e| IdentityError(e.to_string()))?;
+        getrandom::fill(&mut random).map_err(IdentityError::new)?;
         let label = cut(label, MAX_LABEL_LEN).replace('\0', "_");
         Ok(Identity(format!("{label}-{:032x}", u128::from_be_bytes(random)).into()))
     }
@@ -72,6 +72,12 @@ impl fmt::Debug for Identity {
 /// The operating system gave no random numbers, so no identity could be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityError(String);
+
+impl IdentityError {
+    pub(crate) fn new(why: impl fmt::Display) -> IdentityError {
+        IdentityError(why.to_string())
+    }
+}
 
 impl fmt::Display for IdentityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -249,6 +249,20 @@ mod tests {
     }
 
     #[test]
+    fn an_end_that_meets_an_extension_ends_what_was_extended() {
+        let term = term(100);
+        let met = Cell::new(false);
+        let now = || {
+            if !met.replace(true) {
+                term.extend(|| at(50), at(200)).unwrap();
+            }
+            at(60)
+        };
+        assert_eq!(term.seal(now, LossCause::Stopped), Ok(()));
+        assert_eq!(term.check(|| at(60)), Err(LossCause::Stopped), "not live until 200");
+    }
+
+    #[test]
     fn absurd_deadlines_are_over() {
         for deadline in 0..=LAST_REASON {
             assert_eq!(term(deadline).check(|| at(0)), Err(LossCause::Expired));
@@ -256,5 +270,16 @@ mod tests {
         let term = term(100);
         term.extend(|| at(1), at(0)).unwrap();
         assert_eq!(term.check(|| at(0)), Err(LossCause::Expired));
+    }
+
+    #[test]
+    fn debug_output_tells_the_deadline_or_the_end() {
+        let term = term(1_000);
+        assert_eq!(
+            format!("{term:?}"),
+            format!("AtomicTerm {{ fence: {:?}, deadline: {:?} }}", term.fence(), at(1_000))
+        );
+        term.seal(|| at(1), LossCause::Stopped).unwrap();
+        assert_eq!(format!("{term:?}"), format!("AtomicTerm {{ fence: {:?}, over: Stopped }}", term.fence()));
     }
 }

@@ -203,7 +203,8 @@ impl Owner for Engine {
                 "the payload was not seen published within two operation timeouts",
             ))),
             Err(RecvTimeoutError::Disconnected) => {
-                let cause = term.check().err().map_or(LossCause::Failed, |lost| lost.cause);
+                // Nobody renews this term any more. Whoever is told so is not the only one (rule 5).
+                let cause = self.end(term, LossCause::Failed);
                 Err(PublishError::Lost(Lost { fence: term.fence(), cause }))
             }
         }

@@ -54,8 +54,8 @@ impl fmt::Display for CampaignError {
         f.write_str(match self {
             CampaignError::Stopped => "the elector was stopped",
             CampaignError::TimedOut => "not elected within the given time",
-            CampaignError::Store(_) => "the store cannot be used",
-            CampaignError::Failed => "the elector's renewal thread broke",
+            CampaignError::Store(_) => "the store cannot be used until somebody mends it",
+            CampaignError::Failed => "the elector's renewal thread broke; start another elector",
         })
     }
 }
@@ -97,5 +97,94 @@ impl std::error::Error for ShutdownError {
             ShutdownError::WorkStillRunning => None,
             ShutdownError::Release(error) => Some(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::io;
+
+    use super::*;
+    use crate::callbacks::RunError;
+    use crate::guard::{Lost, PublishError};
+    use crate::lease::Fence;
+    use crate::term::LossCause;
+
+    /// What a user sees who prints an error and all that lies behind it.
+    fn told(error: impl Error + Send + Sync + 'static) -> String {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(next) = cause {
+            text = format!("{text}: {next}");
+            cause = next.source();
+        }
+        assert!(!text.ends_with('.') && !text.starts_with(char::is_uppercase), "{text}");
+        text
+    }
+
+    fn io() -> io::Error {
+        io::Error::other("no more threads")
+    }
+
+    fn down() -> StoreError {
+        StoreError::retryable("no answer").with_source(io::Error::other("reset"))
+    }
+
+    #[test]
+    fn why_it_did_not_start() {
+        let thread = "a thread of the elector could not be spawned: no more threads";
+        assert_eq!(told(StartError::Thread(io())), thread);
+        let identity = StartError::Identity(IdentityError::new("not yet"));
+        assert_eq!(told(identity), "no identity could be made: no random numbers for an identity: not yet");
+    }
+
+    #[test]
+    fn why_a_campaign_ended_without_a_term() {
+        assert_eq!(told(CampaignError::Stopped), "the elector was stopped");
+        assert_eq!(told(CampaignError::TimedOut), "not elected within the given time");
+        let broke = "the elector's renewal thread broke; start another elector";
+        assert_eq!(told(CampaignError::Failed), broke);
+        let error = CampaignError::Store(StoreError::fatal("no table").with_sqlstate("42P01"));
+        let mend = "the store cannot be used until somebody mends it: no table (SQLSTATE 42P01)";
+        assert_eq!(told(error), mend);
+    }
+
+    #[test]
+    fn why_a_run_ended_before_it_was_stopped() {
+        let panicked = RunError::Panicked { callback: "started_leading", message: "no more work".to_owned() };
+        assert_eq!(told(panicked), "started_leading panicked: no more work");
+        let thread = "a thread for a callback could not be spawned: no more threads";
+        assert_eq!(told(RunError::Thread(io())), thread);
+        assert_eq!(told(RunError::Failed), told(CampaignError::Failed));
+    }
+
+    #[test]
+    fn why_a_shutdown_was_not_clean() {
+        let left = "work is still running after the grace; the lease was left to expire";
+        assert_eq!(told(ShutdownError::WorkStillRunning), left);
+        let release = "the lease may not have been released; it expires by itself: no answer: reset";
+        assert_eq!(told(ShutdownError::Release(down())), release);
+    }
+
+    #[test]
+    fn why_a_term_ended_and_a_payload_was_not_published() {
+        let fence = Fence::try_from(7).unwrap();
+        for (cause, text) in [
+            (LossCause::Expired, "the deadline passed without a renewal"),
+            (LossCause::Superseded, "the database refused the renewal"),
+            (LossCause::Resigned, "resigned"),
+            (LossCause::Stopped, "the elector was stopped"),
+            (LossCause::Failed, "something in this process panicked"),
+        ] {
+            let over = format!("the term with fence 7 is over: {text}");
+            let lost = Lost { fence, cause };
+            assert_eq!(told(lost), over);
+            assert_eq!(told(PublishError::Lost(lost)), format!("not published, the term is over: {over}"));
+        }
+        let later = "the store failed while publishing; later renewals publish the payload: no answer: reset";
+        assert_eq!(told(PublishError::Store(down())), later);
+        let large = "payload of 9 bytes is larger than the limit of 8";
+        assert_eq!(told(PublishError::TooLarge { size: 9, limit: 8 }), large);
     }
 }

@@ -22,6 +22,8 @@ mod error;
 mod renewal;
 mod run;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod watchdog;
 
 use engine::Engine;

@@ -114,14 +114,15 @@ impl Renewing {
     /// Waits for a message or the time to wake up, in slices, since waits stop while the machine is suspended.
     fn next(&self) -> Next {
         loop {
-            let Some(wake_at) = self.wake_at else {
-                return self.inbox.recv().map_or(Next::Closed, Next::Message);
-            };
-            let left = wake_at.saturating_since(self.shared.clock.now());
-            if left.is_zero() && self.inbox.is_empty() {
+            let left = self.wake_at.map(|at| at.saturating_since(self.shared.clock.now()));
+            if left.is_some_and(|left| left.is_zero()) && self.inbox.is_empty() {
                 return Next::Time;
             }
-            match self.inbox.recv_timeout(left.min(WAIT_SLICE)) {
+            let news = match left {
+                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(left) => self.inbox.recv_timeout(left.min(WAIT_SLICE)),
+            };
+            match news {
                 Ok(message) => return Next::Message(message),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Next::Closed,
@@ -209,11 +210,13 @@ impl Renewing {
         self.payload = Some(payload);
         self.last_renewal = None;
         self.feed(Input::RenewNow);
-        let outcome = match (term.check(), self.last_renewal.take()) {
-            (Err(lost), _) => Err(PublishError::Lost(lost)),
-            (Ok(_), Some(Err(error))) => Err(PublishError::Store(error)),
-            (Ok(_), Some(Ok(()))) => Ok(()),
-            (Ok(_), None) => Err(PublishError::Store(StoreError::retryable("no renewal was due"))),
+        let renewed = self.last_renewal.take();
+        let outcome = match term.check() {
+            Err(lost) => Err(PublishError::Lost(lost)),
+            // A term that is live is renewed when that is asked for.
+            Ok(_) => renewed
+                .unwrap_or_else(|| Err(StoreError::retryable("no renewal was due")))
+                .map_err(PublishError::Store),
         };
         let _ = reply.send(outcome);
     }

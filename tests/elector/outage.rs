@@ -328,15 +328,38 @@ fn a_payload_that_was_held_up_is_not_published_by_the_next_term() {
     assert!(next.is_leader());
 }
 
-/// A clock that breaks in the renewal thread.
+/// A clock that breaks in one thread.
 #[derive(Clone, Debug, Default)]
-struct Breakable(Arc<std::sync::atomic::AtomicBool>);
+struct Breakable(Arc<Mutex<Option<&'static str>>>);
+
+impl Breakable {
+    fn breaks(&self, thread: &'static str) {
+        *self.0.lock() = Some(thread);
+    }
+}
 
 impl Clock for Breakable {
     fn now(&self) -> Time {
-        let broken = self.0.load(std::sync::atomic::Ordering::SeqCst);
-        assert!(!broken || std::thread::current().name() != Some("tenure-renewal"), "the clock is broken");
+        let broken = *self.0.lock();
+        assert!(broken.is_none() || std::thread::current().name() != broken, "the clock is broken");
         SystemClock::new().now()
+    }
+}
+
+#[test]
+fn rule_6_without_a_watchdog_there_is_no_term() {
+    let clock = Breakable::default();
+    let store = MemoryStore::new();
+    let elector = Elector::start_with_clock(store.clone(), calm().build().unwrap(), clock.clone()).unwrap();
+    clock.breaks("tenure-watchdog");
+    for _ in 0..3 {
+        let guard = elector.wait_for_leadership().unwrap();
+        let term = guard.term();
+        let lost = within(ms(2_000), move || term.sleep(BOUND)).unwrap_err();
+        assert_eq!(lost.cause, LossCause::Failed);
+        assert_eq!(guard.check(), Err(lost));
+        guard.resign().unwrap();
+        assert!(is_released(&store));
     }
 }
 
@@ -347,7 +370,10 @@ fn b12_a_renewal_thread_that_breaks_takes_its_term_with_it() {
     let elector = Elector::start_with_clock(store.clone(), calm().build().unwrap(), clock.clone()).unwrap();
     let events = elector.events();
     let guard = elector.wait_for_leadership().unwrap();
-    clock.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    clock.breaks("tenure-renewal");
+    let error = guard.publish("x").unwrap_err();
+    assert!(matches!(&error, PublishError::Lost(lost) if lost.cause == LossCause::Failed), "{error:?}");
+    assert!(!guard.is_leader(), "rule 5: somebody was told");
     let lost = guard.lost().recv_timeout(BOUND).unwrap();
     assert_eq!(lost.cause, LossCause::Failed);
     assert_eq!(guard.check(), Err(lost));

@@ -51,6 +51,28 @@ fn a_deleted_row_is_reported_and_waited_out_by_whoever_saw_it() {
 }
 
 #[test]
+fn rule_15_a_fail_over_that_lost_the_leader_is_reported_and_waited_out() {
+    let store = MemoryStore::new();
+    store.set_timeline(Some(1));
+    let (earlier, leader, elector) = (start(&store, brisk()), start(&store, brisk()), start(&store, brisk()));
+    earlier.wait_for_leadership().unwrap().resign().unwrap();
+    let released = store.snapshot(NAME);
+    let guard = leader.wait_for_leadership().unwrap();
+    let events = elector.events();
+    let waiting = elector.clone();
+    let waiter = std::thread::spawn(move || waiting.wait_for_leadership().unwrap());
+    eventually("the leader", || elector.status().leader_fence == Some(guard.fence()));
+    store.promote(2, &[released]);
+    let next = waiter.join().unwrap();
+    assert!(!guard.is_leader(), "nobody else led any more, though the row that came back is released");
+    assert_eq!(next.fence().get(), (1 << 40) + 1);
+    let events: Vec<_> = events.try_iter().collect();
+    let changed = |event: &Event| matches!(event, Event::TimelineChanged { from: Some(1), to: Some(2) });
+    let regressed = |event: &Event| matches!(event, Event::FenceRegressed { seen: 2, found: 1 });
+    assert!(events.iter().any(changed) && events.iter().any(regressed), "{events:?}");
+}
+
+#[test]
 fn the_overrun_of_an_old_guard_is_not_laid_to_the_next_one() {
     let store = MemoryStore::new();
     let elector = start(&store, calm());

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tenure::{CampaignError, Elector, LeaderGuard, LossCause, MemoryStore, ShutdownError, StoreError};
+use tenure::{
+    CampaignError, Elector, LeaderGuard, LossCause, MemoryStore, PublishError, ShutdownError, StoreError,
+};
 
 use crate::faulty::{Faulty, Kind, Mode};
 use crate::util::*;
@@ -233,6 +235,11 @@ fn b11_everything_returns_in_time_while_the_store_hangs_for_ever() {
     within(ms(1_000), move || drop(elector)); // The guard goes on.
     let error = within(PROMPT, move || guard.resign()).unwrap_err();
     assert!(error.is_timeout());
+    store.set_all(&Mode::Pass);
+
+    let (store, _elector, guard) = hung();
+    let error = within(2 * PROMPT, move || guard.publish("x").unwrap_err());
+    assert!(matches!(&error, PublishError::Store(e) if e.is_timeout()), "{error:?}");
     store.set_all(&Mode::Pass);
 
     let (store, elector, guard) = hung();

@@ -96,6 +96,17 @@ fn what_cannot_be_published_is_refused() {
 }
 
 #[test]
+fn a_guard_shows_its_term_and_nothing_of_the_payload() {
+    let elector = start(&MemoryStore::new(), calm().payload("S3cr3t"));
+    let guard = elector.wait_for_leadership().unwrap();
+    let shown = format!("{guard:?} {:?} {elector:?}", guard.term());
+    assert!(shown.contains("fence") && !shown.contains("S3cr3t"), "{shown}");
+    assert!(format!("{guard:?}").contains("deadline"), "{guard:?}");
+    elector.stop();
+    assert!(format!("{guard:?}").contains("over: Stopped"), "{guard:?}");
+}
+
+#[test]
 fn publishing_with_a_renewal_under_way_waits_for_it() {
     let store = Faulty::new();
     let elector = start(&store, calm());

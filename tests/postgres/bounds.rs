@@ -107,22 +107,24 @@ fn two_hosts(first: u16, database: &Database<'_>) -> PostgresStore {
     PostgresStore::connect(&dsn).unwrap()
 }
 
-/// A server that lets everybody in and answers the first statement with a FATAL error and the end of the
-/// stream.
-fn dying_server() -> (u16, std::thread::JoinHandle<()>) {
+/// A server that lets so many in and answers the first statement of each with the end of the stream, after a FATAL
+/// error where it has last words.
+fn dying_server(deaths: usize, last_words: Option<&'static str>) -> (u16, std::thread::JoinHandle<()>) {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let serve = move || {
-        for _ in 0..DEATHS {
+        for _ in 0..deaths {
             let (mut client, _) = listener.accept().unwrap();
             let mut startup = [0; 1024];
             assert!(client.read(&mut startup).unwrap() > 0);
             client.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
             assert!(client.read(&mut startup).unwrap() > 0);
-            let fields = b"SFATAL\0VFATAL\0C57P01\0Mgood-bye\0\0";
-            let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
-            client.write_all(&[b"E", &length[..], fields].concat()).unwrap();
+            if let Some(words) = last_words {
+                let fields = format!("SFATAL\0VFATAL\0C57P01\0M{words}\0\0");
+                let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
+                client.write_all(&[b"E", &length[..], fields.as_bytes()].concat()).unwrap();
+            }
         }
     };
     (port, std::thread::spawn(serve))
@@ -132,13 +134,24 @@ const DEATHS: usize = 60;
 
 #[test]
 fn a_fatal_error_is_not_hidden_by_the_end_of_the_stream() {
-    let (port, server) = dying_server();
+    let (port, server) = dying_server(DEATHS, Some("good-bye"));
     for i in 0..DEATHS {
         let store = PostgresStore::connect(&format!("host=127.0.0.1 user=x port={port}")).unwrap();
         let error = store.observe("n", OP).unwrap_err();
         assert_eq!(error.sqlstate(), Some("57P01"), "{i}: {error}");
         assert!(error.is_retryable() && error.to_string().contains("good-bye"), "{error}");
     }
+    server.join().unwrap();
+}
+
+#[test]
+fn a_fresh_connection_that_ends_in_the_middle_of_a_call_is_not_replaced_by_another() {
+    let (port, server) = dying_server(1, None);
+    let store = PostgresStore::connect(&format!("host=127.0.0.1 user=x port={port}")).unwrap();
+    let error = store.observe("n", OP).unwrap_err();
+    assert!(error.is_retryable() && !error.is_timeout() && error.sqlstate().is_none(), "{error}");
+    assert!(error.to_string().starts_with("the connection to the database was lost: "), "{error}");
+    assert!(std::error::Error::source(&error).is_some());
     server.join().unwrap();
 }
 

@@ -240,32 +240,3 @@ fn options_are_passed_on_and_explained_behind_a_pooler() {
     assert!(error.to_string().contains("unsupported startup parameter: options"), "{error}");
     assert!(error.is_retryable() && took < Duration::from_secs(2));
 }
-
-#[test]
-fn the_applications_pool() {
-    use r2d2_postgres::{PostgresConnectionManager, postgres::NoTls, r2d2};
-    let database = Postgres::shared().database();
-    store(&database);
-    let manager = PostgresConnectionManager::new(database.dsn().parse().unwrap(), NoTls);
-    let pool = r2d2::Pool::builder().max_size(3).build(manager).unwrap();
-    let borrowed = PostgresStore::from_pool(pool.clone());
-    let lease = create(&borrowed, "p", "a");
-    assert!(borrowed.renew(&crate::renewal(&lease, "a"), OP).unwrap().is_some());
-    borrowed.release("p", "a", lease.fence(), OP).unwrap();
-    assert!(look(&borrowed, "p").is_released());
-    let named = PostgresStore::pool_builder(pool.clone()).table("other").build().unwrap();
-    assert_eq!(named.observe("p", OP).unwrap_err().sqlstate(), Some("42P01"));
-
-    // With the pool exhausted, and with a connection that hangs, callers are back in time all the same.
-    let all: Vec<_> = (0..3).map(|_| pool.get().unwrap()).collect();
-    let timeout = Duration::from_millis(300);
-    let (error, took) = timed(|| borrowed.observe("p", timeout).unwrap_err());
-    assert!(error.is_timeout() && took < timeout + SLACK, "{took:?}: {error}");
-    drop(all);
-    let mut locker = database.client();
-    locker.batch_execute("BEGIN; LOCK TABLE leader_election").unwrap();
-    let (error, took) = timed(|| borrowed.observe("p", timeout).unwrap_err());
-    assert!(error.is_timeout() && took < timeout + SLACK, "{took:?}: {error}");
-    locker.batch_execute("COMMIT").unwrap();
-    look(&borrowed, "p");
-}

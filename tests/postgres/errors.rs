@@ -118,6 +118,20 @@ fn a_fence_that_nobody_issued_is_reported() {
 }
 
 #[test]
+fn a_column_of_another_type_is_named_as_the_cause() {
+    let database = Postgres::shared().database();
+    let store = store(&database);
+    create(&store, "w", "a");
+    database.execute("ALTER TABLE leader_election ALTER payload TYPE text USING encode(payload, 'hex')");
+    let error = store.observe("w", OP).unwrap_err();
+    assert!(error.is_fatal(), "{error}");
+    assert_eq!(error.to_string(), "the table does not have the expected shape: see ensure_schema()");
+    assert!(std::error::Error::source(&error).is_some());
+    let advice = store.ensure_schema().unwrap_err().to_string();
+    assert!(advice.contains("payload is of type text, not bytea"), "{advice}");
+}
+
+#[test]
 fn a_fence_is_a_statement_parameter() {
     let database = Postgres::shared().database();
     let lease = create(&store(&database), "f", "a");

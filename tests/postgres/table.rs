@@ -109,6 +109,10 @@ fn rule_16_a_table_of_the_wrong_shape_is_refused_by_name() {
         ("CREATE VIEW leader_election AS SELECT 1 AS name".to_owned(), "a view"),
         ("CREATE TABLE leader_election (name text) PARTITION BY LIST (name)".to_owned(), "partitioned"),
         ("CREATE TABLE leader_election ()".to_owned(), "name is missing"),
+        ("CREATE MATERIALIZED VIEW leader_election AS SELECT 1 AS name".to_owned(), "a materialized view"),
+        ("CREATE SEQUENCE leader_election".to_owned(), "a sequence"),
+        ("CREATE TYPE leader_election AS (name text)".to_owned(), "a composite type"),
+        ("CREATE TABLE t (name text); CREATE INDEX leader_election ON t (name)".to_owned(), "an index"),
         (
             "CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w;
           CREATE FOREIGN TABLE leader_election (name text) SERVER s"
@@ -128,6 +132,45 @@ fn rule_16_a_table_of_the_wrong_shape_is_refused_by_name() {
     );
     database.execute(&more);
     create(&store(&database), "n", "a");
+}
+
+#[test]
+fn rule_16_a_temporary_table_is_refused() {
+    let database = Postgres::shared().database();
+    let mut client = database.client();
+    client.batch_execute("CREATE TEMPORARY TABLE leader_election (name text)").unwrap();
+    let schema = "SELECT nspname::text FROM pg_namespace WHERE oid = pg_my_temp_schema()";
+    let schema: String = client.query_one(schema, &[]).unwrap().get(0);
+    let store = PostgresStore::builder(&database.dsn()).schema(schema).build().unwrap();
+    let error = store.ensure_schema().unwrap_err();
+    assert!(error.is_fatal() && error.to_string().ends_with("it is temporary"), "{error}");
+}
+
+#[test]
+fn a_server_that_creates_no_table_is_told_from_one_that_takes_it_away() {
+    let database = Postgres::shared().database();
+    let after_creating = |body: &str| {
+        database.execute(&format!(
+            "CREATE OR REPLACE FUNCTION meddle() RETURNS event_trigger LANGUAGE plpgsql
+             AS $$ BEGIN {body}; END $$;
+             DROP EVENT TRIGGER IF EXISTS meddle;
+             CREATE EVENT TRIGGER meddle ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
+             EXECUTE FUNCTION meddle()"
+        ));
+        PostgresStore::connect(&database.dsn()).unwrap().ensure_schema().unwrap_err()
+    };
+    let raise = |code: &str| format!("RAISE EXCEPTION 'not now' USING ERRCODE = '{code}'");
+    let error = after_creating(&raise("53100"));
+    assert!(error.is_retryable() && error.sqlstate() == Some("53100"), "{error}");
+    assert!(error.to_string().contains("not now"), "{error}");
+    let error = after_creating(&raise("42P07"));
+    assert_eq!(error.sqlstate(), Some("42P07"), "tried again and again, in vain: {error}");
+    let error = after_creating("DROP TABLE public.leader_election");
+    assert!(error.is_retryable() && error.sqlstate().is_none(), "{error}");
+    let text = r#"the table "public"."leader_election" vanishes as soon as it is created"#;
+    assert_eq!(error.to_string(), text);
+    database.execute("DROP EVENT TRIGGER meddle");
+    store(&database);
 }
 
 #[test]

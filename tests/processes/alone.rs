@@ -4,16 +4,17 @@
 use std::process::Command;
 use std::time::Duration;
 
-use tenure::{Config, Elector, LeaderGuard, MemoryStore, RunError, StartError, Store, Term};
-use tenure_testground::await_until;
+use tenure::{Config, Elector, LeaderGuard, MemoryStore, PostgresStore, RunError, StartError, Store, Term};
+use tenure_testground::{Postgres, await_until};
 
-use crate::leaks::{as_child, child, say};
+use crate::leaks::{as_child, child, prepare, say};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const NAME: &str = "election";
 
-/// A user that owns no process here; the kernel counts its threads from zero.
+/// Users that own no process here; the kernel counts their threads from zero.
 const NOBODY: &str = "61234";
+const NOBODY_ELSE: &str = "61235";
 
 /// Timings that lose no term on a machine that may stand still for seconds.
 fn calm() -> Config {
@@ -107,7 +108,7 @@ pub(crate) fn child_spins(_: &str) {
 }
 
 /// Runs a child as that user with at most `threads` threads.
-fn with_threads(threads: u32, name: &str) -> (bool, String) {
+fn with_threads(user: &str, threads: u32, name: &str, dsn: &str) -> (bool, String) {
     // Where nobody else may run this program, it is run from a place where they may.
     let dir = tempfile::tempdir().unwrap();
     let exe = dir.path().join("scarcity");
@@ -116,11 +117,11 @@ fn with_threads(threads: u32, name: &str) -> (bool, String) {
     std::fs::set_permissions(dir.path(), open).unwrap();
     let mut command = Command::new("setpriv");
     command
-        .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"])
+        .args(["--reuid", user, "--regid", user, "--clear-groups"])
         .args(["prlimit", &format!("--nproc={threads}")])
         .arg(&exe)
         .env("RUST_BACKTRACE", "0");
-    let run = as_child(&mut command, name, "").output().unwrap();
+    let run = as_child(&mut command, name, dsn).output().unwrap();
     let text = [run.stdout, run.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     (run.status.success(), text)
 }
@@ -133,7 +134,7 @@ pub(crate) fn is_root() -> bool {
 pub(crate) fn b27_without_threads_there_is_an_error_and_no_panic() {
     let mut outcomes = Vec::new();
     for threads in 1..=12 {
-        let (success, text) = with_threads(threads, "starved");
+        let (success, text) = with_threads(NOBODY, threads, "starved", "");
         assert!(success, "{threads} threads: {text}");
         outcomes.extend(text.lines().filter_map(|line| line.strip_prefix('>')).map(str::to_owned));
     }
@@ -175,4 +176,37 @@ pub(crate) fn child_starved(_: &str) {
         "no term is left behind"
     );
     elector.shutdown(LIMIT).unwrap();
+}
+
+pub(crate) fn rule_7_a_store_without_threads_gives_an_error_and_no_panic() {
+    let database = Postgres::shared().database();
+    prepare(&database);
+    let mut outcomes = Vec::new();
+    for threads in 1..=6 {
+        let (success, text) = with_threads(NOBODY_ELSE, threads, "starved_store", &database.dsn());
+        assert!(success && !text.contains("panicked"), "{threads} threads: {text}");
+        outcomes.extend(text.lines().filter_map(|line| line.strip_prefix('>')).map(str::to_owned));
+    }
+    // One for the statements, and one for the pool; there need be no second one for statements.
+    assert_eq!(outcomes, ["refused", "refused", "fine", "fine", "fine", "fine"]);
+}
+
+pub(crate) fn child_starved_store(dsn: &str) {
+    let store = PostgresStore::connect(dsn).unwrap();
+    let look = || store.observe(NAME, LIMIT);
+    if let Err(error) = look() {
+        assert!(error.is_retryable(), "{error}");
+        assert_eq!(error.to_string(), "can't start a thread for the database");
+        assert!(std::error::Error::source(&error).is_some());
+        say("refused");
+        return;
+    }
+    // Two calls at once ask for a second thread, whether there can be one or not.
+    std::thread::scope(|scope| {
+        let looks = || (0..200).for_each(|_| drop(look().unwrap()));
+        let other = std::thread::Builder::new().spawn_scoped(scope, looks);
+        looks();
+        drop(other);
+    });
+    say("fine");
 }

@@ -31,6 +31,7 @@ const CHILDREN: &[Child] = &[
     ("terms", alone::child_terms),
     ("spins", alone::child_spins),
     ("starved", alone::child_starved),
+    ("starved_store", alone::child_starved_store),
 ];
 
 /// Runs the child that this process is, if it is one.
@@ -52,7 +53,7 @@ pub(crate) fn child(name: &str, dsn: &str) -> Process {
     })
 }
 
-fn prepare(database: &Database<'_>) {
+pub(crate) fn prepare(database: &Database<'_>) {
     PostgresStore::connect(&database.dsn()).unwrap().ensure_schema().unwrap();
 }
 

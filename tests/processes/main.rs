@@ -87,7 +87,10 @@ const BOTH_WAYS: &[OnAWay] = tests![
 ];
 
 /// What only root can set up.
-const ROOTS: &[Plain] = tests![alone::b27_without_threads_there_is_an_error_and_no_panic];
+const ROOTS: &[Plain] = tests![
+    alone::b27_without_threads_there_is_an_error_and_no_panic,
+    alone::rule_7_a_store_without_threads_gives_an_error_and_no_panic,
+];
 
 const PLAIN: &[Plain] = tests![
     stalls::b11_the_server_is_stopped,

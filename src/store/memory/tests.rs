@@ -160,6 +160,7 @@ fn a_locked_row_bounds_writers_and_writes_nothing() {
     let lease = create(&store, "h");
     let first = store.lock("e");
     let second = store.lock("e");
+    assert_eq!(format!("{second:?}"), r#"RowHold { name: "e", .. }"#, "and not the whole store");
     drop(first);
     let timeout = Duration::from_millis(50);
     let started = SystemClock.now();

@@ -4,6 +4,7 @@
 //! more than its share of the time that is left: a dead or mute one does not hide those behind it.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +19,8 @@ use super::error;
 use super::pool::Connection;
 use super::resolver::Resolver;
 use crate::store::StoreError;
+
+const NO_STAND_IN: &str = "can't listen on the loopback interface, which a Unix-domain socket needs here";
 
 pub(super) struct Opener {
     dsn: Dsn,
@@ -68,10 +71,11 @@ impl Opener {
             Some(timeout) => until.min(Instant::now() + timeout),
             None => until,
         };
-        if let Some(socket) = server.unix_socket() {
-            return self.open_unix(index, socket, until);
-        }
-        let addresses = self.addresses(server, until)?;
+        let addresses = match &server.host {
+            Host::Unix(directory) => return self.open_unix(index, server.socket_in(directory), until),
+            Host::Address(address, _) => vec![*address],
+            Host::Name(name) => self.look_up(name, server, until)?,
+        };
         let mut last: Option<StoreError> = None;
         for (i, address) in addresses.iter().enumerate() {
             let until = share(until, addresses.len() - i);
@@ -85,32 +89,25 @@ impl Opener {
         Err(last.unwrap_or_else(error::timeout))
     }
 
-    fn addresses(&self, server: &Server, until: Instant) -> Result<Vec<IpAddr>, StoreError> {
-        match &server.host {
-            Host::Name(name) => self.resolver.resolve(name, until).map_err(|error| {
-                let message = format!("can't look up {server}: {error}");
-                let timed_out = error.kind() == std::io::ErrorKind::TimedOut;
-                let new = if timed_out { StoreError::timeout } else { StoreError::retryable };
-                new(message).with_source(error)
-            }),
-            Host::Address(address, _) => Ok(vec![*address]),
-            Host::Unix(_) => Ok(Vec::new()),
-        }
+    fn look_up(&self, name: &str, server: &Server, until: Instant) -> Result<Vec<IpAddr>, StoreError> {
+        self.resolver.resolve(name, until).map_err(|error| {
+            let message = format!("can't look up {server}: {error}");
+            let timed_out = error.kind() == io::ErrorKind::TimedOut;
+            let new = if timed_out { StoreError::timeout } else { StoreError::retryable };
+            new(message).with_source(error)
+        })
     }
 
     /// The driver lets nobody put a stream under a Unix-domain connection. So it is given a TCP connection to
     /// a listener that exists only for this moment; our connector drops that one and connects to the socket.
     fn open_unix(&self, index: usize, socket: PathBuf, until: Instant) -> Result<Connection, StoreError> {
-        let stand_in = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| {
+        let stand_in = || {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             let address = listener.local_addr()?;
             Ok((listener, (address.ip(), address.port())))
-        });
-        let (_listener, address) = stand_in.map_err(|error| {
-            StoreError::retryable(
-                "can't listen on the loopback interface, which a Unix-domain socket needs here",
-            )
-            .with_source(error)
-        })?;
+        };
+        let (_listener, address) =
+            stand_in().map_err(|error: io::Error| StoreError::retryable(NO_STAND_IN).with_source(error))?;
         self.log_in(index, address, Some(socket), until)
     }
 
@@ -193,6 +190,7 @@ fn all_failed(mut errors: Vec<StoreError>) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::time::Duration;
 
     #[test]
@@ -206,6 +204,65 @@ mod tests {
         assert_eq!(mixed.sqlstate(), Some("28P01"));
         assert!(mixed.to_string().contains("wrong password") && mixed.to_string().contains("refused"));
         assert!(all_failed(vec![error::timeout(), error::timeout()]).is_timeout());
+    }
+
+    fn opener(dsn: &str, addresses: &[IpAddr]) -> Opener {
+        let addresses = addresses.to_vec();
+        let resolver = Resolver::with(move |_| Ok(addresses.clone()));
+        Opener { resolver, ..Opener::new(Dsn::parse(dsn, None).unwrap()) }
+    }
+
+    fn refusal(opener: &Opener, patience: Duration) -> StoreError {
+        opener.open(Instant::now() + patience).err().expect("nobody lets us in")
+    }
+
+    /// A server that turns away whoever comes; gives its port.
+    fn refuses(sqlstate: &'static str) -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let mut client = client.unwrap();
+                assert!(client.read(&mut [0; 1024]).unwrap() > 0);
+                let fields = format!("SFATAL\0VFATAL\0C{sqlstate}\0Mgo away\0\0");
+                let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
+                client.write_all(&[b"E", &length[..], fields.as_bytes()].concat()).unwrap();
+            }
+        });
+        port
+    }
+
+    #[test]
+    fn what_a_server_said_is_not_hidden_by_another_address_where_nobody_listens() {
+        let port = refuses("28P01");
+        let (server, nobody) = (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::new(127, 0, 0, 77).into());
+        for addresses in [[server, nobody], [nobody, server]] {
+            let opener = opener(&format!("host=db.invalid user=x port={port}"), &addresses);
+            let error = refusal(&opener, Duration::from_secs(20));
+            assert_eq!(error.sqlstate(), Some("28P01"), "{addresses:?}: {error}");
+            let text = format!("db.invalid:{port} refused the connection: go away (SQLSTATE 28P01)");
+            assert_eq!(error.to_string(), text);
+            assert!(error.is_fatal(), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_connect_timeout_of_the_string_bounds_each_server() {
+        let mute = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = mute.local_addr().unwrap().port();
+        let dsn = format!("hostaddr=127.0.0.1 user=x port={port} connect_timeout=1");
+        let begun = Instant::now();
+        let error = refusal(&opener(&dsn, &[]), Duration::from_secs(60));
+        assert!(error.is_timeout(), "{error}");
+        assert!((1..30).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_named() {
+        let error = refusal(&opener("host=db.invalid user=x", &[]), Duration::from_secs(20));
+        assert!(error.is_retryable() && !error.is_timeout(), "somebody may add it");
+        assert_eq!(error.to_string(), "can't look up db.invalid:5432: the name has no address");
+        assert!(std::error::Error::source(&error).is_some());
     }
 
     #[test]

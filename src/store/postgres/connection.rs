@@ -113,9 +113,7 @@ impl DeadlineStream {
         tcp: impl FnOnce(Pin<&mut Socket>, &mut Context<'_>) -> Poll<io::Result<R>>,
         unix: impl FnOnce(Pin<&mut UnixStream>, &mut Context<'_>) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
-        if let Err(passed) = self.guard.check(cx) {
-            return Poll::Ready(Err(passed));
-        }
+        self.guard.check(cx)?;
         match &mut self.wire {
             Wire::Tcp(socket) => tcp(Pin::new(socket), cx),
             Wire::Unix(socket) => unix(Pin::new(socket), cx),
@@ -130,12 +128,10 @@ impl AsyncRead for DeadlineStream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let polled = match self.guard.check(cx) {
-            Err(passed) => return Poll::Ready(Err(passed)),
-            Ok(()) => match &mut self.wire {
-                Wire::Tcp(socket) => Pin::new(socket).poll_read(cx, buf),
-                Wire::Unix(socket) => Pin::new(socket).poll_read(cx, buf),
-            },
+        self.guard.check(cx)?;
+        let polled = match &mut self.wire {
+            Wire::Tcp(socket) => Pin::new(socket).poll_read(cx, buf),
+            Wire::Unix(socket) => Pin::new(socket).poll_read(cx, buf),
         };
         // The driver looks at its connection before it looks at the call in flight, and an end of stream
         // found there hides the FATAL message that came just before. So an end right behind data is shown one

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use postgres::Config;
@@ -54,18 +54,15 @@ impl fmt::Display for Server {
                 write!(f, "[{name}]:{}", self.port)
             }
             Host::Name(name) | Host::Address(_, name) => write!(f, "{name}:{}", self.port),
-            Host::Unix(_) => write!(f, "{}", self.unix_socket().unwrap_or_default().display()),
+            Host::Unix(directory) => write!(f, "{}", self.socket_in(directory).display()),
         }
     }
 }
 
 impl Server {
-    /// Where the server listens, if that is a socket in the file system.
-    pub(super) fn unix_socket(&self) -> Option<PathBuf> {
-        match &self.host {
-            Host::Unix(directory) => Some(directory.join(format!(".s.PGSQL.{}", self.port))),
-            _ => None,
-        }
+    /// Where the server listens whose sockets are in this directory.
+    pub(super) fn socket_in(&self, directory: &Path) -> PathBuf {
+        directory.join(format!(".s.PGSQL.{}", self.port))
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use postgres::config::TargetSessionAttrs;
 
 fn parse(dsn: &str) -> Dsn {
     Dsn::parse(dsn, None).unwrap_or_else(|error| panic!("{dsn}: {error}"))
@@ -41,6 +42,22 @@ fn the_rest_is_kept() {
     assert_eq!((base.get_options(), base.get_application_name()), (Some("-c x=y"), Some("n")));
     assert_eq!((parsed.connect_timeout, parsed.shuffled), (Some(Duration::from_secs(4)), true));
     assert!(base.get_hosts().is_empty() && base.get_ports().is_empty());
+}
+
+#[test]
+fn what_the_string_says_about_sockets_is_kept() {
+    let silent = parse("host=a").base;
+    assert_eq!((silent.get_keepalives_interval(), silent.get_keepalives_retries()), (None, None));
+    assert_eq!(silent.get_tcp_user_timeout(), None);
+    let dsn = "host=a keepalives_idle=5 keepalives_interval=6 keepalives_retries=7 tcp_user_timeout=8 \
+               target_session_attrs=read-write";
+    let base = parse(dsn).base;
+    let second = Duration::from_secs(1);
+    assert_eq!((base.get_keepalives(), base.get_keepalives_idle()), (true, 5 * second));
+    assert_eq!((base.get_keepalives_interval(), base.get_keepalives_retries()), (Some(6 * second), Some(7)));
+    assert_eq!(base.get_tcp_user_timeout(), Some(&(8 * second)));
+    assert_eq!(base.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+    assert!(!parse("host=a keepalives=0").base.get_keepalives());
 }
 
 #[test]
@@ -88,6 +105,8 @@ fn mistakes_are_named_and_passwords_are_not() {
         ("", "host"),
         ("user=u", "host"),
         ("host=", "host"),
+        ("host=''", "host"),
+        ("host=a,,b", "host is empty"),
         ("host=a,b hostaddr=10.0.0.1", "hostaddr"),
         ("host=a,b port=1,2,3", "port"),
         ("host=a port=S3cr3t", "port"),

@@ -75,7 +75,7 @@ impl ManageConnection for Slots {
         Ok(Slot::default())
     }
 
-    /// Never asked: the first statement shows it, and costs no round trip more.
+    /// Left to the first statement, which shows it without a round trip more.
     fn is_valid(&self, _: &mut Slot) -> Result<(), Infallible> {
         Ok(())
     }
@@ -103,9 +103,11 @@ impl OwnPool {
             return Ok(pool.clone());
         }
         // The pool panics where it can't start its thread; see first whether one can be started.
-        thread::Builder::new().spawn(|| ()).map_err(|error| {
+        let attempt = thread::Builder::new().spawn(|| ()).map_err(|error| {
             StoreError::retryable("can't start a thread for the database").with_source(error)
         })?;
+        // It makes room for the pool's.
+        attempt.join().ok();
         let housekeeping = ScheduledThreadPool::builder()
             .num_threads(1)
             .thread_name_pattern("tenure-pg-pool")
@@ -114,7 +116,6 @@ impl OwnPool {
         let pool = Pool::builder()
             .max_size(self.size)
             .min_idle(Some(0))
-            .test_on_check_out(false)
             .max_lifetime(Some(MAX_LIFETIME))
             .idle_timeout(Some(IDLE_TIMEOUT))
             .thread_pool(Arc::new(housekeeping))
@@ -159,11 +160,8 @@ impl Session for Lent {
     }
 
     fn query(&mut self, sql: &str, parameters: &[Typed<'_>], until: Instant) -> Result<Vec<Row>, Error> {
-        let Some(connection) = &mut self.slot.0 else {
-            // Not reached: a session is only made with an open connection.
-            return Ok(Vec::new());
-        };
-        connection.query(sql, parameters, until)
+        // There is one: a session is only made with an open connection.
+        self.slot.0.as_mut().map_or(Ok(Vec::new()), |connection| connection.query(sql, parameters, until))
     }
 
     fn discard(mut self: Box<Self>, wrong_server: bool) {

@@ -33,7 +33,9 @@ impl Resolver {
         Resolver::with(|host| Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect()))
     }
 
-    fn with(look_up: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Resolver {
+    pub(super) fn with(
+        look_up: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
+    ) -> Resolver {
         Resolver { look_up: Arc::new(look_up), pending: Arc::default() }
     }
 

@@ -40,7 +40,11 @@ pub(super) struct Workers<C> {
 
 impl<C: Send + Sync + 'static> Workers<C> {
     pub(super) fn new(context: C, size: usize) -> Workers<C> {
-        let (jobs, queue) = bounded(QUEUE);
+        Workers::with_queue(context, size, QUEUE)
+    }
+
+    fn with_queue(context: C, size: usize, waiting: usize) -> Workers<C> {
+        let (jobs, queue) = bounded(waiting);
         Workers {
             context: Arc::new(context),
             size,
@@ -147,11 +151,11 @@ mod tests {
         assert_eq!(*workers.started.lock(), 1);
         let context = Arc::downgrade(&workers.context);
         drop(workers);
-        let begun = Instant::now();
-        while context.upgrade().is_some() {
-            assert!(begun.elapsed() < LONG);
-            thread::yield_now();
+        let until = Instant::now() + LONG;
+        while context.strong_count() > 0 && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
         }
+        assert_eq!(context.strong_count(), 0);
     }
 
     #[test]
@@ -166,15 +170,33 @@ mod tests {
         assert!(stuck.unwrap_err().is_timeout());
         let ran = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&ran);
-        let late = workers.call(Duration::from_millis(20), move |(), _| {
-            count.fetch_add(1, Ordering::SeqCst);
-            Ok(())
-        });
+        let late =
+            workers.call(Duration::from_millis(20), move |(), _| Ok(count.fetch_add(1, Ordering::SeqCst)));
         assert!(late.unwrap_err().is_timeout());
         assert!(begun.elapsed() < Duration::from_secs(2));
         drop(release);
         workers.call(LONG, |(), _| Ok(())).unwrap();
         assert_eq!(ran.load(Ordering::SeqCst), 0, "work whose time was over was begun");
+    }
+
+    #[test]
+    fn rule_7_a_caller_that_finds_the_queue_full_is_back_in_time() {
+        let workers = Workers::with_queue((), 1, 1);
+        let (release, gate) = bounded::<()>(0);
+        let short = Duration::from_millis(20);
+        let stuck = workers.call(short, move |(), _| {
+            gate.recv().ok();
+            Ok(())
+        });
+        assert!(stuck.unwrap_err().is_timeout());
+        assert!(workers.call(short, |(), _| Ok(())).unwrap_err().is_timeout(), "it waits in the queue");
+        let begun = Instant::now();
+        let error = workers.call(short, |(), _| Ok(())).unwrap_err();
+        assert!(error.is_timeout() && begun.elapsed() >= short, "{error}");
+        assert_eq!(error.to_string(), "all of the store's threads were busy for the whole time");
+        assert_eq!(workers.outstanding.load(Ordering::SeqCst), 2, "what was not taken is not counted");
+        drop(release);
+        workers.call(LONG, |(), _| Ok(())).unwrap();
     }
 
     #[test]
