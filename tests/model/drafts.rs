@@ -53,6 +53,13 @@ fn rule_10_the_documented_limit_of_the_default_trust() {
 }
 
 #[test]
+fn rule_10_a_limit_a_released_record_is_restored_under_a_candidate_that_has_not_seen_the_lost_term() {
+    // Nothing that it sees tells of the lost term, and a released lease is claimable at once.
+    let bounds = Bounds { rollbacks: 1, resigns: 1, ..Bounds::CALM };
+    must_break("released and restored", TWO, Rules::DEFAULT_TRUST, bounds);
+}
+
+#[test]
 fn rule_11_one_identity_for_two() {
     let rules = Rules { unique_identities: false, ..Rules::FINAL };
     must_break("identity reused", TWO, rules, Bounds::CALM);

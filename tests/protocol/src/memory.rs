@@ -37,6 +37,8 @@ pub(crate) struct Memory {
     pub(crate) timeline: Option<u8>,
     /// The highest fence seen.
     pub(crate) highest: u16,
+    /// Whose term that was.
+    highest_holder: u8,
     /// A row was seen.
     pub(crate) row_seen: bool,
     mismatch_waited: Option<u8>,
@@ -54,6 +56,7 @@ impl Default for Memory {
             premise: Premise::Unknown,
             timeline: None,
             highest: 0,
+            highest_holder: 0,
             row_seen: false,
             mismatch_waited: None,
             own: None,
@@ -197,7 +200,7 @@ impl Memory {
         if row.holder != views.identity {
             (self.own, self.pending) = (None, None);
         }
-        let went_back = row.fence < self.highest;
+        let went_back = self.went_back(&row, rules);
         let own_term_ended = row.is_released(db_now, rules)
             && matches!(self.premise, Premise::Row(seen) if (seen.holder, seen.fence) == (row.holder, row.fence));
         let mismatched = self.is_mismatched(row, views) && self.mismatch_waited != self.timeline;
@@ -245,7 +248,15 @@ impl Memory {
 
     fn remember(&mut self, row: &Row) {
         self.row_seen = true;
-        self.highest = self.highest.max(row.fence);
+        if row.fence > self.highest {
+            (self.highest, self.highest_holder) = (row.fence, row.holder);
+        }
+    }
+
+    /// A lower fence than one that was seen, or the same one in other hands.
+    fn went_back(&self, row: &Row, rules: &Rules) -> bool {
+        let other = rules.same_fence_in_other_hands && row.holder != self.highest_holder;
+        row.fence < self.highest || row.fence == self.highest && other
     }
 
     fn is_mismatched(&self, row: Row, views: Views<'_>) -> bool {
@@ -260,7 +271,7 @@ impl Memory {
             return true;
         }
         let landed = |pending: Pending| (row.fence, row.renewed) > pending.above;
-        row.fence >= self.highest
+        !self.went_back(&row, views.rules)
             && (self.own.is_some_and(|own| own.is(&row, views.rules)) || self.pending.is_some_and(landed))
     }
 }

@@ -31,6 +31,8 @@ pub struct Bounds {
     pub step_count: u8,
     /// How often the row may be deleted or restored on one timeline.
     pub rollbacks: u8,
+    /// Only while everybody has seen the row as it is now, and not just some row.
+    pub rollbacks_watched: bool,
     /// The server may be promoted to these timelines, one after the other, losing what the standby lacks.
     pub timelines: &'static [u8],
     /// How many participants may be replaced by fresh ones.
@@ -50,6 +52,7 @@ impl Bounds {
         steps: &[],
         step_count: 0,
         rollbacks: 0,
+        rollbacks_watched: false,
         timelines: &[],
         restarts: 0,
     };
@@ -191,7 +194,11 @@ impl Model {
             actions.push(Action::Keep);
         }
         // Whoever has never seen a row can't know that one is missing; that is outside of what can be promised.
-        let watched = world.participants.iter().all(|p| p.memory.row_seen);
+        let current = |p: &Participant| world.db.row.is_some_and(|row| p.memory.premise == Premise::Row(row));
+        let watched = world
+            .participants
+            .iter()
+            .all(|p| p.memory.row_seen && (!self.bounds.rollbacks_watched || current(p)));
         if left.rollbacks > 0 && watched && world.db.row.is_some() {
             actions.push(Action::Delete);
             if world.db.kept.0.is_some() {

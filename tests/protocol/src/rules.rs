@@ -79,6 +79,8 @@ pub struct Rules {
     pub own: Own,
     /// Rule 10: a record that is gone or went back is waited out from when that was seen.
     pub waits_for_lost_records: bool,
+    /// Rule 10: a fence that was seen in other hands tells of a record that went back, too.
+    pub same_fence_in_other_hands: bool,
     /// Rule 10: the database's clock isn't believed for the very first answer either.
     pub strict: bool,
     /// Rule 11: every participant has an identity of its own.
@@ -101,6 +103,7 @@ impl Rules {
         wait: Wait::Length,
         own: Own::Recognised,
         waits_for_lost_records: true,
+        same_fence_in_other_hands: true,
         strict: true,
         unique_identities: true,
         names_timeline: true,
