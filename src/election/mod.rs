@@ -5,7 +5,9 @@
 //! feeds the answer back. The `now` of the step that asked for a call is the call's send anchor (rule 2):
 //! whatever the driver does in between only makes a deadline earlier.
 //!
-//! Inputs are safe to deliver late, twice or out of place: what does not fit the phase changes nothing.
+//! Other inputs than answers are safe to deliver late, twice or out of place: what does not fit the phase changes
+//! nothing. An answer belongs to the call that is under way. The driver never delivers one of an earlier call: it
+//! would be anchored at the later send.
 
 use std::time::Duration;
 
