@@ -4,7 +4,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use tenure::{Config, Elector, LeaderGuard, MemoryStore, PostgresStore, RunError, StartError, Store, Term};
+use tenure::{
+    Clock, Config, Elector, LeaderGuard, MemoryStore, PostgresStore, RunError, StartError, Store,
+    SystemClock, Term,
+};
 use tenure_testground::{Postgres, await_until};
 
 use crate::leaks::{as_child, child, prepare, say};
@@ -141,6 +144,23 @@ pub(crate) fn b27_without_threads_there_is_an_error_and_no_panic() {
     for outcome in ["no elector", "no thread for a callback", "fine"] {
         assert!(outcomes.iter().any(|o| o == outcome), "{outcome}: {outcomes:?}");
     }
+}
+
+/// A time namespace shifts the boot clock and leaves the one that stops during suspend alone, which is what a machine
+/// that has slept looks like. Needs root.
+pub(crate) fn rule_3_the_clock_counts_what_the_machine_slept() {
+    const SLEPT: u64 = 100_000;
+    let mut command = Command::new("unshare");
+    command.args(["--time", &format!("--boottime={SLEPT}"), "--fork"]).arg(std::env::current_exe().unwrap());
+    let run = as_child(&mut command, "clock", "").output().unwrap();
+    let text = String::from_utf8_lossy(&run.stdout).into_owned();
+    let theirs: u64 = text.trim().trim_start_matches('>').parse().unwrap_or_else(|_| panic!("{run:?}"));
+    let ours = SystemClock::new().now().as_nanos() / 1_000_000_000;
+    assert!(theirs.abs_diff(ours + SLEPT) < 60, "{theirs} there, {ours} here");
+}
+
+pub(crate) fn child_clock(_: &str) {
+    say(&(SystemClock::new().now().as_nanos() / 1_000_000_000).to_string());
 }
 
 pub(crate) fn child_starved(_: &str) {

@@ -31,6 +31,7 @@ const CHILDREN: &[Child] = &[
     ("terms", alone::child_terms),
     ("spins", alone::child_spins),
     ("starved", alone::child_starved),
+    ("clock", alone::child_clock),
     ("starved_store", alone::child_starved_store),
 ];
 

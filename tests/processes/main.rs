@@ -89,6 +89,7 @@ const BOTH_WAYS: &[OnAWay] = tests![
 /// What only root can set up.
 const ROOTS: &[Plain] = tests![
     alone::b27_without_threads_there_is_an_error_and_no_panic,
+    alone::rule_3_the_clock_counts_what_the_machine_slept,
     alone::rule_7_a_store_without_threads_gives_an_error_and_no_panic,
 ];
 
