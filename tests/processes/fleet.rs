@@ -11,6 +11,7 @@ use crate::line::{Line, Stamp, now};
 use crate::node::{End, Form, Options};
 use crate::profile::{P3, Profile};
 use crate::rows::{self, Row};
+use crate::stillness::BROKEN;
 
 /// Long enough for whatever has no bound of its own, on any machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -245,7 +246,7 @@ impl Fleet {
         self.judge(terms);
         let rows = ground.rows();
         let faults = rows::faults(&rows, profile.lease);
-        assert!(faults.is_empty(), "{faults:#?}\n{rows:#?}\n{}", self.told());
+        assert!(faults.is_empty(), "{BROKEN}: {faults:#?}\n{rows:#?}\n{}", self.told());
         for led in self.leads() {
             let holder = self.identity(led.node).expect("it said who it is");
             let known = rows.iter().any(|row| row.fence == led.fence && row.holder == holder);
@@ -265,12 +266,17 @@ impl Fleet {
             let mut own = rows.iter().filter(|row| row.fence == led.fence && !row.is_released());
             let (first, last) = (own.next().expect("it was granted"), own.next_back());
             let granted = rows::stamp(first.acquired);
-            assert!(from + tolerance > granted, "led {led:?} {:?} too early", granted - from);
+            assert!(from + tolerance > granted, "{BROKEN}: led {led:?} {:?} too early", granted - from);
             let until = rows::stamp(last.unwrap_or(first).renewed) + profile.term() + tolerance;
-            assert!(to < until, "led {led:?} {:?} too long\n{}", to - until, self.told());
+            assert!(to < until, "{BROKEN}: led {led:?} {:?} too long\n{}", to - until, self.told());
             let next = rows.iter().find(|row| row.fence > led.fence);
             if let Some(next) = next.map(|row| rows::stamp(row.acquired) + tolerance) {
-                assert!(to < next, "led {led:?} {:?} into the next term\n{}", to - next, self.told());
+                assert!(
+                    to < next,
+                    "{BROKEN}: led {led:?} {:?} into the next term\n{}",
+                    to - next,
+                    self.told()
+                );
             }
         }
     }
@@ -300,7 +306,7 @@ impl Fleet {
         let stories: Vec<Story> = self.nodes.iter().map(|node| node.story.clone()).collect();
         let held = Duration::from_millis(100);
         let faults = history::faults(&stories, AtLeast { terms, held });
-        assert!(faults.is_empty(), "{faults:#?}\n{}", self.told());
+        assert!(faults.is_empty(), "{BROKEN}: {faults:#?}\n{}", self.told());
     }
 
     /// All that was said, without the bulk of it.

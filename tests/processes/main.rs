@@ -23,12 +23,14 @@ mod rights;
 mod rows;
 mod rows_tests;
 mod stalls;
+mod stillness;
 mod takeover;
 
 use std::process::ExitCode;
 
 use fleet::Way;
 use libtest_mimic::{Arguments, Trial};
+use stillness::on_a_machine_that_runs;
 
 /// They mostly wait, but each has processes of its own, and two cores bear only so many.
 const AT_ONCE: usize = 6;
@@ -51,6 +53,7 @@ const CHECKERS: &[Plain] = tests![
     history_tests::a_history_in_which_nothing_happened_proves_nothing,
     history_tests::lines_survive_the_pipe,
     rows_tests::bad_rows_are_told_from_good_ones,
+    stillness::only_a_machine_that_stood_still_is_an_excuse,
 ];
 
 /// Direct, and through PgBouncer.
@@ -130,14 +133,14 @@ fn main() -> ExitCode {
     let roots = if alone::is_root() { ROOTS } else { &[] };
     for (name, test) in CHECKERS.iter().chain(PLAIN).chain(roots) {
         trials.push(Trial::test(*name, move || {
-            test();
+            on_a_machine_that_runs(name, test);
             Ok(())
         }));
     }
     for (name, test) in BOTH_WAYS {
         for (way, prefix) in [(Way::Direct, "direct"), (Way::Pooled, "pgbouncer")] {
             trials.push(Trial::test(format!("{prefix}::{name}"), move || {
-                test(way);
+                on_a_machine_that_runs(name, || test(way));
                 Ok(())
             }));
         }
