@@ -22,6 +22,9 @@ note_programs() { sed -n 's/^ *Running .*(\(.*\))$/\1/p' >>"$TENURE_COVERAGE/pro
 # The share of lines, in per cent, that must be covered; the reason where it is less than the rule. What is missing
 # there is named, so that nothing else hides behind it.
 floors() {
+  # How they bear a lack of threads only root can show, by becoming a user who has none; others get the rest.
+  [ "$(id -u)" -eq 0 ] || printf '%s\n' 'src/elector/run.rs 88' 'src/store/postgres/pool.rs 88' \
+    'src/store/postgres/worker.rs 88'
   cat <<'TABLE'
 src/time.rs 98
 src/term.rs 98
