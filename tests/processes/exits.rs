@@ -10,7 +10,6 @@ use crate::fleet::{Fleet, Ground, LIMIT, RowLock, Way};
 use crate::line::Line;
 use crate::node::{End, Options};
 use crate::profile::{P3, P6, SLACK};
-use crate::replies::await_renewal;
 use crate::rows::{Takeover, takeover};
 
 pub(crate) fn b09_a_shutdown_while_a_renewal_is_held_up_still_releases(way: Way) {
@@ -82,7 +81,7 @@ pub(crate) fn rule_9_a_release_that_lands_in_the_successors_term_changes_nothing
     let second = fleet.start(&ground.options("b"));
     fleet.await_held(&first, P3.renew * 2);
     // Nothing else is under way just after a renewal: what is held back is the release.
-    await_renewal(&ground);
+    ground.await_renewal();
     sleep(P3.renew / 4);
     proxy.set(Mode::HoldRequests);
     fleet.terminate(first.node);

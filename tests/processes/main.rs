@@ -7,28 +7,22 @@ mod alone;
 mod chaos;
 mod contention;
 mod exits;
-mod figures;
+#[path = "../fleet/mod.rs"]
 mod fleet;
-mod history;
 mod history_tests;
 mod in_process;
 mod leaks;
-mod line;
-mod node;
 mod outages;
 mod pooler;
-mod profile;
 mod replies;
 mod rights;
-mod rows;
 mod rows_tests;
 mod stalls;
-mod stillness;
 mod takeover;
 
 use std::process::ExitCode;
 
-use fleet::Way;
+use fleet::{Way, figures, history, line, node, profile, rows, stillness};
 use libtest_mimic::{Arguments, Trial};
 use stillness::on_a_machine_that_runs;
 
@@ -138,8 +132,8 @@ fn main() -> ExitCode {
         }));
     }
     for (name, test) in BOTH_WAYS {
-        for (way, prefix) in [(Way::Direct, "direct"), (Way::Pooled, "pgbouncer")] {
-            trials.push(Trial::test(format!("{prefix}::{name}"), move || {
+        for way in [Way::Direct, Way::Pooled] {
+            trials.push(Trial::test(format!("{}::{name}", way.name()), move || {
                 on_a_machine_that_runs(name, || test(way));
                 Ok(())
             }));

@@ -9,7 +9,6 @@ use crate::figures::figure;
 use crate::fleet::{Fleet, Ground, LIMIT, Led, Way};
 use crate::line::{Line, now};
 use crate::profile::{P3, SLACK};
-use crate::replies::{await_renewal, stepped_down};
 
 fn two(ground: &Ground<'_>) -> (Fleet, Led) {
     let mut fleet = Fleet::new();
@@ -24,13 +23,13 @@ pub(crate) fn a_pooler_that_restarts_costs_no_term() {
     let pooler = ground.pooler.as_ref().expect("there is one");
     let (mut fleet, first) = two(&ground);
     for _ in 0..3 {
-        await_renewal(&ground);
+        ground.await_renewal();
         pooler.restart();
-        await_renewal(&ground);
+        ground.await_renewal();
         pooler.kill9();
         pooler.start();
     }
-    await_renewal(&ground);
+    ground.await_renewal();
     let restarted = now();
     fleet.await_story(LIMIT, "the leader goes on", |fleet| {
         (fleet.certain(first.fence)?.1 > restarted + P3.lease).then_some(())
@@ -45,7 +44,7 @@ pub(crate) fn a_paused_pooler_leaves_nobody_leading_until_it_goes_on() {
     let (mut fleet, first) = two(&ground);
     pooler.admin("PAUSE");
     let paused = now();
-    let down = stepped_down(&mut fleet, &first, paused, P3);
+    let down = fleet.stepped_down(&first, paused, P3);
     sleep((paused + P3.lease + P3.retry * 2).saturating_sub(now()));
     fleet.read();
     assert_eq!(fleet.leads().len(), 1, "{}", fleet.told());
@@ -66,7 +65,7 @@ pub(crate) fn b26_nobody_leads_while_the_server_is_down_and_nobody_sleeps_longer
     let (mut fleet, first) = two(&ground);
     server.stop_fast();
     let down = now();
-    stepped_down(&mut fleet, &first, down, P3);
+    fleet.stepped_down(&first, down, P3);
     sleep((down + P3.lease * 2).saturating_sub(now()));
     fleet.read();
     assert_eq!(fleet.leads().len(), 1, "{}", fleet.told());

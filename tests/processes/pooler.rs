@@ -11,7 +11,6 @@ use crate::figures::figure;
 use crate::fleet::{Fleet, Ground, LIMIT, Way};
 use crate::line::{Line, now};
 use crate::profile::P3;
-use crate::replies::stepped_down;
 
 fn sqlstates(fleet: &Fleet) -> Vec<String> {
     let states = fleet.lines().filter_map(|(_, line)| match line {
@@ -110,7 +109,7 @@ pub(crate) fn b22_a_statement_timeout_left_behind_costs_the_term_and_no_more() {
     fleet.await_held(&first, P3.renew * 2);
     leave_behind(&ground, "SET statement_timeout = '1ms'");
     let poisoned = now();
-    stepped_down(&mut fleet, &first, poisoned, P3);
+    fleet.stepped_down(&first, poisoned, P3);
     let failures = sqlstates(&fleet);
     assert!(failures.iter().any(|failure| failure.starts_with("57014")), "{failures:#?}");
     let fatal = fleet.lines().find(|(_, line)| matches!(line, Line::Err { fatal: true, .. }));

@@ -3,11 +3,11 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use tenure_testground::{Mode, Proxy, await_until, descriptors, threads};
+use tenure_testground::{Mode, Proxy, await_until};
 
 use crate::figures::figure;
-use crate::fleet::{Fleet, Ground, LIMIT, Led, RowLock, Way};
-use crate::line::{Line, Stamp, now};
+use crate::fleet::{Fleet, Ground, LIMIT, RowLock, Way};
+use crate::line::{Line, now};
 use crate::node::Options;
 use crate::profile::{P3, P6, Profile, SLACK};
 use crate::rows;
@@ -19,22 +19,6 @@ fn through(proxy: &Proxy, ground: &Ground<'_>, label: &str, profile: Profile) ->
 
 fn directly(ground: &Ground<'_>, label: &str, profile: Profile) -> Options {
     Options { profile, ..ground.options(label) }
-}
-
-/// The term ended by the leader's own clock: no check succeeded after the deadline that the last answered renewal,
-/// sent before `cut`, can have given it, and the news came soon.
-#[track_caller]
-pub(crate) fn stepped_down(fleet: &mut Fleet, led: &Led, cut: Stamp, profile: Profile) -> Duration {
-    let lost = fleet.await_lost(profile.step(), led.fence);
-    let last = fleet.certain(led.fence).expect("it has led").1;
-    assert!(last <= cut + profile.term(), "{:?} after the cut it was told that it leads", last - cut);
-    lost.saturating_sub(cut)
-}
-
-/// Waits until the leader has just renewed.
-pub(crate) fn await_renewal(ground: &Ground<'_>) {
-    let before = ground.bytes_of_the_row();
-    await_until(LIMIT, "a renewal", || ground.bytes_of_the_row() != before);
 }
 
 pub(crate) fn b08_a_term_whose_grant_was_lost_is_never_led(way: Way) {
@@ -85,7 +69,7 @@ pub(crate) fn b08_renewals_that_land_unanswered_prolong_nothing(way: Way) {
     fleet.await_held(&first, P3.renew * 2);
     proxy.set(Mode::SwallowReplies);
     let cut = now();
-    let down = stepped_down(&mut fleet, &first, cut, P3);
+    let down = fleet.stepped_down(&first, cut, P3);
     figure(format_args!(
         "{way:?}: replies lost: stepped down {down:.1?} after the cut (term {:?})",
         P3.term()
@@ -104,7 +88,7 @@ pub(crate) fn b08_a_shutdown_whose_release_is_not_answered_is_bounded(way: Way) 
     fleet.start(&directly(&ground, "b", P6));
     fleet.await_held(&first, P6.renew / 2);
     // Nothing else is under way just after a renewal.
-    await_renewal(&ground);
+    ground.await_renewal();
     sleep(Duration::from_millis(200));
     proxy.set(Mode::SwallowReplies);
     let asked = fleet.terminate(first.node);
@@ -120,24 +104,6 @@ pub(crate) fn b08_a_shutdown_whose_release_is_not_answered_is_bounded(way: Way) 
     fleet.verify(&ground, P6, 2);
 }
 
-/// Threads and descriptors.
-pub(crate) fn counts(fleet: &Fleet, node: usize) -> (usize, usize) {
-    let pid = fleet.nodes[node].process.pid();
-    (threads(pid), descriptors(pid))
-}
-
-#[track_caller]
-pub(crate) fn counts_come_back(fleet: &Fleet, node: usize, before: (usize, usize)) {
-    await_until(
-        LIMIT,
-        format_args!("threads and descriptors are back at {before:?}: {:?}", counts(fleet, node)),
-        || {
-            let after = counts(fleet, node);
-            after.0.abs_diff(before.0) <= 3 && after.1.abs_diff(before.1) <= 3
-        },
-    );
-}
-
 pub(crate) fn b19_a_black_hole_under_a_leader(way: Way) {
     let ground = Ground::shared(way);
     let proxy = Proxy::to(ground.addr());
@@ -145,10 +111,10 @@ pub(crate) fn b19_a_black_hole_under_a_leader(way: Way) {
     let first = fleet.start_leader(&through(&proxy, &ground, "a", P3));
     fleet.start(&directly(&ground, "b", P3));
     fleet.await_held(&first, P3.lease);
-    let before = counts(&fleet, first.node);
+    let before = fleet.counts(first.node);
     proxy.set(Mode::BlackHole);
     let cut = now();
-    let down = stepped_down(&mut fleet, &first, cut, P3);
+    let down = fleet.stepped_down(&first, cut, P3);
     let next = fleet.await_lead(P3.take(), "the other one leads", |led| led.fence != first.fence);
     figure(format_args!(
         "{way:?}: black hole: stepped down {down:.1?} after the cut, the other one leads {:.1?} after it",
@@ -157,7 +123,7 @@ pub(crate) fn b19_a_black_hole_under_a_leader(way: Way) {
     // It goes on trying.
     sleep(P3.lease);
     proxy.set(Mode::Pass);
-    counts_come_back(&fleet, first.node, before);
+    fleet.counts_come_back(first.node, before);
     fleet.await_held(&next, P3.lease * 2);
     assert_eq!(fleet.leads().len(), 2, "{}", fleet.told());
     fleet.verify(&ground, P3, 2);
@@ -172,7 +138,7 @@ pub(crate) fn rule_2_on_a_slow_path_the_term_counts_from_the_send(way: Way) {
     proxy.set(Mode::Delay { by: one_way, jitter: Duration::ZERO });
     fleet.await_held(&first, P3.lease);
     proxy.set(Mode::BlackHole);
-    stepped_down(&mut fleet, &first, now(), P3);
+    fleet.stepped_down(&first, now(), P3);
     let to = fleet.certain(first.fence).expect("it has led").1;
     // The last renewal that was answered took that long to get to the server, so it was sent that much earlier.
     let row = ground.rows().into_iter().rev().find(|row| row.fence == first.fence).expect("a row");
@@ -189,15 +155,15 @@ pub(crate) fn b28_one_renewal_that_is_reset_or_swallowed_costs_no_term(way: Way)
     let mut fleet = Fleet::new();
     let first = fleet.start_leader(&through(&proxy, &ground, "a", P3));
     for _ in 0..3 {
-        await_renewal(&ground);
+        ground.await_renewal();
         proxy.reset_all();
-        await_renewal(&ground);
+        ground.await_renewal();
         // The worst moment: just before the next renewal is sent, and for a whole operation timeout.
         sleep(P3.renew - Duration::from_millis(100));
         proxy.set(Mode::BlackHole);
         sleep(Duration::from_millis(100) + P3.op);
         proxy.set(Mode::Pass);
-        await_renewal(&ground);
+        ground.await_renewal();
     }
     fleet.await_held(&first, P3.lease);
     let renewed: Vec<i64> = ground.rows().iter().map(|row| row.renewed).collect();

@@ -9,7 +9,6 @@ use crate::fleet::{Fleet, Ground, LIMIT, RowLock, Way};
 use crate::line::{Line, now};
 use crate::node::{Form, Options};
 use crate::profile::{P3, SLACK};
-use crate::replies::{await_renewal, stepped_down};
 
 pub(crate) fn b01_a_leader_that_may_not_write_any_more_steps_down() {
     let server = Postgres::start_new();
@@ -29,7 +28,7 @@ pub(crate) fn b01_a_leader_that_may_not_write_any_more_steps_down() {
     fleet.await_held(&first, P3.renew * 2);
     ground.database.execute("REVOKE UPDATE ON leader_election FROM app_a");
     let revoked = now();
-    let down = stepped_down(&mut fleet, &first, revoked, P3);
+    let down = fleet.stepped_down(&first, revoked, P3);
     let next = fleet.await_lead(P3.take(), "the other one leads", |led| led.fence != first.fence);
     assert_eq!((next.node, next.fence), (b, first.fence + 1));
     let refused =
@@ -75,10 +74,10 @@ pub(crate) fn b07_a_row_that_is_held_for_longer_than_the_term(way: Way) {
     let first = fleet.start_leader(&ground.options("a"));
     fleet.start(&ground.options("b"));
     fleet.await_held(&first, P3.renew * 2);
-    await_renewal(&ground);
+    ground.await_renewal();
     let lock = RowLock::take(&ground);
     let held = now();
-    let down = stepped_down(&mut fleet, &first, held, P3);
+    let down = fleet.stepped_down(&first, held, P3);
     std::thread::sleep((held + Duration::from_secs(4)).saturating_sub(now()));
     fleet.read();
     assert_eq!(fleet.leads().len(), 1, "{}", fleet.told());

@@ -10,7 +10,6 @@ use crate::fleet::{Fleet, Ground, Way};
 use crate::line::now;
 use crate::node::Options;
 use crate::profile::P3;
-use crate::replies::{counts, counts_come_back, stepped_down};
 
 /// What stands still, and how it is set in motion again.
 trait Stall {
@@ -169,11 +168,11 @@ fn survive(what: &str, ground: &Ground<'_>, stall: &mut dyn Stall) {
     fleet.start(&options("b"));
     let leaders = leaders(&dsn);
     fleet.await_held(&first, P3.lease);
-    let before = counts(&fleet, first.node);
+    let before = fleet.counts(first.node);
     stall.apply();
     let cut = now();
     let slowest = every_end_is_bounded(what, &dsn, leaders);
-    let down = stepped_down(&mut fleet, &first, cut, P3);
+    let down = fleet.stepped_down(&first, cut, P3);
     // Nobody leads until something moves.
     std::thread::sleep((cut + P3.lease + P3.retry * 2).saturating_sub(now()));
     fleet.read();
@@ -181,7 +180,7 @@ fn survive(what: &str, ground: &Ground<'_>, stall: &mut dyn Stall) {
     let lifted = now();
     stall.lift();
     let next = fleet.await_lead(P3.take(), "somebody leads again", |led| led.fence != first.fence);
-    counts_come_back(&fleet, first.node, before);
+    fleet.counts_come_back(first.node, before);
     figure(format_args!(
         "{what}: stepped down {down:.1?} after the cut, slowest end {slowest:.1?}, led again {:.1?} after it",
         next.at - lifted

@@ -1,90 +1,32 @@
-//! The parent's side: a database for each test, a way to it, and the nodes of one election.
+//! What the tests with real processes share: a database for each test and a way to it, the nodes of one election, and
+//! the judges of what they have said.
+#![allow(dead_code, reason = "each program of tests uses its own part")]
+
+pub(crate) mod figures;
+pub(crate) mod ground;
+pub(crate) mod history;
+pub(crate) mod line;
+pub(crate) mod node;
+pub(crate) mod profile;
+pub(crate) mod rows;
+pub(crate) mod stillness;
 
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use tenure::PostgresStore;
-use tenure_testground::{Database, PgBouncer, Postgres, Process, await_until};
+use tenure_testground::{Process, await_until, descriptors, threads};
 
-use crate::history::{self, AtLeast, Story};
-use crate::line::{Line, Stamp, now};
-use crate::node::{End, Form, Options};
-use crate::profile::{P3, Profile};
-use crate::rows::{self, Row};
-use crate::stillness::BROKEN;
+pub(crate) use self::ground::{Ground, RowLock, Way};
+
+use self::history::{AtLeast, Story};
+use self::line::{Line, Stamp, now};
+use self::node::Options;
+use self::profile::Profile;
+use self::rows::Row;
+use self::stillness::BROKEN;
 
 /// Long enough for whatever has no bound of its own, on any machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
-
-/// How nodes reach the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    Direct,
-    /// PgBouncer, transaction mode, two server connections.
-    Pooled,
-}
-
-/// A database with the table in it, whose row's history is written down.
-#[derive(Debug)]
-pub(crate) struct Ground<'a> {
-    pub(crate) database: Database<'a>,
-    pub(crate) pooler: Option<PgBouncer>,
-}
-
-impl Ground<'static> {
-    pub(crate) fn shared(way: Way) -> Ground<'static> {
-        Ground::on(Postgres::shared(), way)
-    }
-}
-
-impl<'a> Ground<'a> {
-    pub(crate) fn on(server: &'a Postgres, way: Way) -> Ground<'a> {
-        let ground = Ground::empty(server, way);
-        let store = PostgresStore::connect(&ground.database.dsn()).expect("a usable DSN");
-        store.ensure_schema().expect("a new database");
-        rows::audit(&ground.database);
-        ground
-    }
-
-    /// Without the table.
-    pub(crate) fn empty(server: &'a Postgres, way: Way) -> Ground<'a> {
-        let database = server.database();
-        let pooler = (way == Way::Pooled).then(|| PgBouncer::in_front_of(server));
-        Ground { database, pooler }
-    }
-
-    pub(crate) fn dsn(&self) -> String {
-        self.database.dsn_through(self.addr().port())
-    }
-
-    /// What nodes connect to: the target of a proxy.
-    pub(crate) fn addr(&self) -> std::net::SocketAddr {
-        self.pooler.as_ref().map_or(self.database.server().addr(), PgBouncer::addr)
-    }
-
-    /// What a node here is started with, unless a test wants something else.
-    pub(crate) fn options(&self, label: &str) -> Options {
-        Options {
-            dsn: self.dsn(),
-            election: "e".to_owned(),
-            label: label.to_owned(),
-            profile: P3,
-            form: Form::Guard,
-            end: End::Shutdown,
-            schema: false,
-        }
-    }
-
-    pub(crate) fn rows(&self) -> Vec<Row> {
-        rows::history(&self.database, "e")
-    }
-
-    /// The row as it is, to the byte, with the mark of its last write.
-    pub(crate) fn bytes_of_the_row(&self) -> String {
-        let sql = "SELECT lease::text || ' ' || xmin::text FROM leader_election AS lease WHERE name = 'e'";
-        self.database.client().query_one(sql, &[]).expect("a row").get(0)
-    }
-}
 
 /// A node as its parent sees it.
 #[derive(Debug)]
@@ -133,7 +75,7 @@ impl Fleet {
     pub(crate) fn read(&mut self) {
         for node in &mut self.nodes {
             while let Some(line) = node.process.try_line() {
-                node.story.lines.push(line.parse().unwrap_or_else(|fault| panic!("{fault}")));
+                node.story.tell(line.parse().unwrap_or_else(|fault| panic!("{fault}")));
             }
         }
     }
@@ -209,6 +151,46 @@ impl Fleet {
             Line::Started { identity, .. } => Some(identity.as_str()),
             _ => None,
         })
+    }
+
+    /// The term with the highest fence that anybody has led.
+    pub(crate) fn latest(&self) -> Option<Led> {
+        self.leads().into_iter().max_by_key(|led| led.fence)
+    }
+
+    /// The numbers of the nodes that have not ended.
+    pub(crate) fn running(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|node| self.nodes[*node].running).collect()
+    }
+
+    /// Threads and descriptors of a node.
+    pub(crate) fn counts(&self, node: usize) -> (usize, usize) {
+        let pid = self.nodes[node].process.pid();
+        (threads(pid), descriptors(pid))
+    }
+
+    /// Waits until a node has about as many threads and descriptors as before.
+    #[track_caller]
+    pub(crate) fn counts_come_back(&self, node: usize, before: (usize, usize)) {
+        let now = self.counts(node);
+        await_until(LIMIT, format_args!("threads and descriptors are back at {before:?}: {now:?}"), || {
+            let after = self.counts(node);
+            after.0.abs_diff(before.0) <= 3 && after.1.abs_diff(before.1) <= 3
+        });
+    }
+
+    /// The term ended by the leader's own clock: no check succeeded after the deadline that the last answered
+    /// renewal, sent before `cut`, can have given it, and the news came soon. How soon after the cut.
+    #[track_caller]
+    pub(crate) fn stepped_down(&mut self, led: &Led, cut: Stamp, profile: Profile) -> Duration {
+        let lost = self.await_lost(profile.step(), led.fence);
+        let last = self.certain(led.fence).expect("it has led").1;
+        assert!(
+            last <= cut + profile.term(),
+            "{BROKEN}: {:?} after the cut it was told that it leads",
+            last - cut
+        );
+        lost.saturating_sub(cut)
     }
 
     #[track_caller]
@@ -294,7 +276,7 @@ impl Fleet {
         for node in &mut self.nodes {
             while let Some(line) = node.process.line(LIMIT) {
                 if let Ok(line) = line.parse() {
-                    node.story.lines.push(line);
+                    node.story.tell(line);
                 }
             }
         }
@@ -328,32 +310,5 @@ impl Fleet {
         }
         lines.sort();
         lines.into_iter().map(|(_, line)| line + "\n").collect()
-    }
-}
-
-/// A transaction that holds the row of the tests' election, on a connection of its own direct to the server.
-pub(crate) struct RowLock(tenure_testground::postgres::Client);
-
-impl RowLock {
-    pub(crate) fn take(ground: &Ground<'_>) -> RowLock {
-        let mut client = ground.database.client();
-        client.batch_execute("BEGIN").expect("a transaction");
-        let sql = "SELECT 1 FROM leader_election WHERE name = 'e' FOR UPDATE";
-        assert_eq!(client.query(sql, &[]).expect("the row's lock").len(), 1, "there is no row");
-        RowLock(client)
-    }
-
-    /// Waits until somebody else waits for the row.
-    #[track_caller]
-    pub(crate) fn await_waiter(&mut self) {
-        let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))";
-        await_until(LIMIT, "somebody waits for the row", || {
-            self.0.query_one(sql, &[]).expect("the server's locks").get::<_, i64>(0) > 0
-        });
-    }
-
-    /// Ends the transaction, which has changed nothing. Over when this returns.
-    pub(crate) fn release(mut self) {
-        self.0.batch_execute("COMMIT").expect("a commit");
     }
 }

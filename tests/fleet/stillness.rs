@@ -39,23 +39,26 @@ fn text(panic: &(dyn std::any::Any + Send)) -> &str {
 }
 
 /// Runs a test, and again where it failed while the machine stood still.
-pub(crate) fn on_a_machine_that_runs(name: &str, test: impl Fn()) {
+pub(crate) fn on_a_machine_that_runs<T>(name: &str, test: impl Fn() -> T) -> T {
     watch();
-    until_it_counts(name, || STILLS.load(Ordering::Relaxed), test);
+    until_it_counts(name, || STILLS.load(Ordering::Relaxed), test)
 }
 
 #[allow(clippy::print_stdout, reason = "a run that did not count is said so")]
-fn until_it_counts(name: &str, stills: impl Fn() -> u64, test: impl Fn()) {
+fn until_it_counts<T>(name: &str, stills: impl Fn() -> u64, test: impl Fn() -> T) -> T {
     for _ in 1..TRIES {
         let before = stills();
-        let Err(panic) = catch_unwind(AssertUnwindSafe(&test)) else { return };
+        let panic = match catch_unwind(AssertUnwindSafe(&test)) {
+            Ok(outcome) => return outcome,
+            Err(panic) => panic,
+        };
         let still = stills() - before;
         if still == 0 || text(&*panic).starts_with(BROKEN) {
             resume_unwind(panic);
         }
         println!("{name}: does not count, the machine stood still {still} times; again");
     }
-    test();
+    test()
 }
 
 /// How often a test runs that always fails so, where the machine stands still during every run or never.

@@ -1,6 +1,6 @@
 //! The history checker: what must hold of the lines of all nodes together, whatever was done to them.
 
-use crate::line::{Line, Stamp};
+use super::line::{Line, Stamp};
 
 /// What one run of a node has said.
 #[derive(Clone, Debug)]
@@ -9,6 +9,21 @@ pub(crate) struct Story {
     pub(crate) lines: Vec<Line>,
     /// Cut off in the middle: killed, or left through an exit that runs no destructor.
     pub(crate) cut_off: bool,
+}
+
+impl Story {
+    /// Adds a line. Of the lines that say how long a term has been held, which grow, the last one says it all.
+    pub(crate) fn tell(&mut self, line: Line) {
+        if let (Line::Held { fence, from, to }, Some(Line::Held { fence: same, from: since, to: until })) =
+            (&line, self.lines.last_mut())
+        {
+            if fence == same && from == since && to >= until {
+                *until = *to;
+                return;
+            }
+        }
+        self.lines.push(line);
+    }
 }
 
 /// How much has to have happened for a history to prove anything.
@@ -43,8 +58,7 @@ pub(crate) fn faults(stories: &[Story], at_least: AtLeast) -> Vec<String> {
                 faults.push(format!("{} and {} share a fence", label(one), label(other)));
             }
             let (Some(a), Some(b)) = (one.certain, other.certain) else { continue };
-            if a.0 < b.1 && b.0 < a.1 {
-                let both = (a.0.max(b.0), a.1.min(b.1));
+            if let Some(both) = overlap(a, b) {
                 faults.push(format!("two leaders from {both:?}: {} and {}", label(one), label(other)));
             }
             let (first, second) = if a.0 < b.0 { (one, other) } else { (other, one) };
@@ -59,6 +73,19 @@ pub(crate) fn faults(stories: &[Story], at_least: AtLeast) -> Vec<String> {
         faults.push(format!("too little happened: {} terms, {held:?} led, not {wanted:?}", terms.len()));
     }
     faults
+}
+
+/// When both were certainly live.
+fn overlap(a: (Stamp, Stamp), b: (Stamp, Stamp)) -> Option<(Stamp, Stamp)> {
+    (a.0 < b.1 && b.0 < a.1).then(|| (a.0.max(b.0), a.1.min(b.1)))
+}
+
+/// How many pairs of terms were live at one instant.
+pub(crate) fn overlaps(stories: &[Story]) -> usize {
+    let terms = stories.iter().enumerate().flat_map(|(node, story)| read(node, story, &mut Vec::new()));
+    let certain: Vec<_> = terms.filter_map(|term| term.certain).collect();
+    let pairs = certain.iter().enumerate().flat_map(|(i, a)| certain[i + 1..].iter().map(move |b| (a, b)));
+    pairs.filter(|(a, b)| overlap(**a, **b).is_some()).count()
 }
 
 /// The terms of one node, and what is wrong with its own story.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use tenure_testground::Database;
 
-use crate::line::{Stamp, now};
+use super::line::{Stamp, now};
 
 const AUDIT: &str = "
 CREATE TABLE public.lease_history (

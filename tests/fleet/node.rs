@@ -12,8 +12,8 @@ use signal_hook::consts::SIGTERM;
 use signal_hook::iterator::Signals;
 use tenure::{Callbacks, CampaignError, Elector, Event, LeaderGuard, Lost, PostgresStore, Term};
 
-use crate::line::{Line, Stamp, now, say};
-use crate::profile::Profile;
+use super::line::{Line, Stamp, now, say};
+use super::profile::Profile;
 
 const DSN: &str = "TENURE_NODE_DSN";
 const ELECTION: &str = "TENURE_NODE_ELECTION";
@@ -60,6 +60,8 @@ pub(crate) struct Options {
     pub(crate) end: End,
     /// Whether it calls `ensure_schema` first.
     pub(crate) schema: bool,
+    /// Whatever else is to be in its environment.
+    pub(crate) env: Vec<(String, String)>,
 }
 
 impl Options {
@@ -71,7 +73,8 @@ impl Options {
             .env(PROFILE, self.profile.name())
             .env(FORM, format!("{:?}", self.form))
             .env(END, format!("{:?}", self.end))
-            .env(SCHEMA, self.schema.to_string());
+            .env(SCHEMA, self.schema.to_string())
+            .envs(self.env.iter().cloned());
     }
 
     /// `None`: this process is not a node.
@@ -90,6 +93,7 @@ impl Options {
                 _ => End::Shutdown,
             },
             schema: var(SCHEMA)? == "true",
+            env: Vec::new(),
         })
     }
 }

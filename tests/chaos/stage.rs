@@ -1,0 +1,196 @@
+//! A fleet of which each node has a path of its own, and what every scenario wants to know of it.
+
+use std::time::Duration;
+
+use tenure_testground::{Mode, Proxy};
+
+use crate::fleet::line::{Line, Stamp, now};
+use crate::fleet::node::Options;
+use crate::fleet::profile::{P3, Profile, SLACK};
+use crate::fleet::{Fleet, Ground, LIMIT, Led, history, rows};
+use crate::report::{Report, Timing};
+
+/// Three nodes, unless a scenario wants more.
+const NODES: usize = 3;
+
+pub(crate) struct Stage<'a> {
+    pub(crate) ground: Ground<'a>,
+    pub(crate) fleet: Fleet,
+    /// The path of the node with the same number.
+    pub(crate) proxies: Vec<Proxy>,
+    pub(crate) profile: Profile,
+    /// The first term.
+    pub(crate) first: Led,
+    report: Report,
+    /// Threads and descriptors of each of the first nodes.
+    before: Vec<(usize, usize)>,
+}
+
+impl<'a> Stage<'a> {
+    /// Three nodes with three seconds of lease; node 0 leads.
+    #[track_caller]
+    pub(crate) fn set(ground: Ground<'a>) -> Stage<'a> {
+        Stage::set_with(ground, P3, NODES, |_, _| ())
+    }
+
+    /// `change` gets the number of each node and what it is to be started with. The first node leads before the
+    /// others are there; all have started and the leader has renewed when this returns.
+    #[track_caller]
+    pub(crate) fn set_with(
+        ground: Ground<'a>,
+        profile: Profile,
+        nodes: usize,
+        change: impl Fn(usize, &mut Options),
+    ) -> Stage<'a> {
+        let proxies: Vec<Proxy> = (0..nodes).map(|_| Proxy::to(ground.addr())).collect();
+        let options = |n: usize| {
+            let dsn = ground.database.dsn_through(proxies[n].port());
+            let mut options = Options { dsn, profile, ..ground.options(&format!("n{n}")) };
+            change(n, &mut options);
+            options
+        };
+        let mut fleet = Fleet::new();
+        let first = fleet.start_leader(&options(0));
+        for n in 1..nodes {
+            fleet.start(&options(n));
+        }
+        fleet.await_story(LIMIT, "all have started", |fleet| {
+            (0..nodes).all(|node| fleet.identity(node).is_some()).then_some(())
+        });
+        fleet.await_held(&first, profile.renew * 3);
+        let before = (0..nodes).map(|node| fleet.counts(node)).collect();
+        Stage { ground, fleet, proxies, profile, first, report: Report::default(), before }
+    }
+
+    /// Starts one more node, on the path of its own that it gets.
+    pub(crate) fn join(&mut self, label: &str) -> usize {
+        let proxy = Proxy::to(self.ground.addr());
+        let dsn = self.ground.database.dsn_through(proxy.port());
+        self.proxies.push(proxy);
+        let profile = self.profile;
+        self.fleet.start(&Options { dsn, profile, ..self.ground.options(label) })
+    }
+
+    /// Every path at once.
+    pub(crate) fn set_all(&self, mode: Mode) {
+        self.proxies.iter().for_each(|proxy| proxy.set(mode));
+    }
+
+    /// The leader's own clock ends its term, in time, after its path (or what is behind it) went at `cut`.
+    #[track_caller]
+    pub(crate) fn steps_down(&mut self, led: &Led, cut: Stamp) {
+        let took = self.fleet.stepped_down(led, cut, self.profile);
+        self.report.step_downs.push(Timing { took, bound: self.profile.step() - SLACK });
+    }
+
+    /// Another term follows one that was not released, within the time that there is for it after the last renewal.
+    #[track_caller]
+    pub(crate) fn takes_over(&mut self, old: &Led) -> Led {
+        let take = self.profile.take();
+        let next = self.fleet.await_lead(take, "somebody takes over", |led| led.fence > old.fence);
+        let rows = self.ground.rows();
+        let renewed = rows.iter().rev().find(|row| row.fence == old.fence && !row.is_released());
+        let renewed = rows::stamp(renewed.expect("it was granted").renewed);
+        self.took_over(next.at.saturating_sub(renewed), take - SLACK);
+        next
+    }
+
+    /// Another term follows `old` after what kept everybody from leading, or the release, ended at `since`, within
+    /// `bound`.
+    #[track_caller]
+    pub(crate) fn leads_again(&mut self, old: &Led, since: Stamp, bound: Duration) -> Led {
+        let within = bound + SLACK;
+        let next = self.fleet.await_lead(within, "somebody leads again", |led| led.fence > old.fence);
+        self.took_over(next.at.saturating_sub(since), bound);
+        next
+    }
+
+    fn took_over(&mut self, took: Duration, bound: Duration) {
+        assert!(took <= bound + SLACK, "{took:?} of {bound:?}\n{}", self.fleet.told());
+        self.report.take_overs.push(Timing { took, bound });
+    }
+
+    /// The term lives for longer than a lease from now on, so it is renewed.
+    #[track_caller]
+    pub(crate) fn goes_on(&mut self, led: &Led) {
+        let (fence, until) = (led.fence, now() + self.profile.lease);
+        self.fleet.await_story(LIMIT, &format!("fence {fence} goes on"), |fleet| {
+            (fleet.certain(fence)?.1 > until).then_some(())
+        });
+    }
+
+    /// Nobody has led for `time` from now on, and nobody leads.
+    #[track_caller]
+    pub(crate) fn nobody_leads_for(&mut self, time: Duration) {
+        let (until, terms) = (now() + time, self.fleet.leads().len());
+        while now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+            self.fleet.read();
+            assert_eq!(self.fleet.leads().len(), terms, "{}", self.fleet.told());
+        }
+    }
+
+    /// The faults are over: from `since` on somebody leads within what a take-over may take, and goes on, and the
+    /// nodes have what they had.
+    #[track_caller]
+    pub(crate) fn calms(&mut self, since: Stamp) -> Led {
+        let (enough, within) = (self.profile.renew * 3, self.profile.take() + self.profile.lease);
+        let steady = self.fleet.await_story(within, "one leads steadily", |fleet| {
+            let led = fleet.latest()?;
+            let held = fleet.certain(led.fence)?;
+            (held.1 > held.0.max(since) + enough).then_some(led)
+        });
+        for node in self.survivors() {
+            self.fleet.counts_come_back(node, self.before[node]);
+        }
+        steady
+    }
+
+    fn survivors(&self) -> Vec<usize> {
+        self.fleet.running().into_iter().filter(|node| *node < self.before.len()).collect()
+    }
+
+    /// Ends the fleet; the stories and the row's own history have to be as promised.
+    #[track_caller]
+    pub(crate) fn finish(mut self, terms: usize) -> Report {
+        self.count();
+        self.fleet.verify(&self.ground, self.profile, terms);
+        self.filled()
+    }
+
+    /// Ends the fleet where the scenario has stepped the database's clock or changed the row, so that only the
+    /// stories count.
+    #[track_caller]
+    pub(crate) fn finish_by_stories(mut self, terms: usize) -> Report {
+        self.count();
+        self.fleet.finish();
+        self.fleet.judge(terms);
+        self.filled()
+    }
+
+    /// What the nodes have now, and had when they began.
+    fn count(&mut self) {
+        let survivors = self.survivors();
+        let before = survivors.iter().map(|node| self.before[*node]);
+        let after = survivors.iter().map(|node| self.fleet.counts(*node));
+        let sum = |a: (usize, usize), b: (usize, usize)| (a.0 + b.0, a.1 + b.1);
+        let (before, after) = (before.fold((0, 0), sum), after.fold((0, 0), sum));
+        (self.report.threads, self.report.descriptors) = ((before.0, after.0), (before.1, after.1));
+    }
+
+    fn filled(mut self) -> Report {
+        let stories: Vec<_> = self.fleet.nodes.iter().map(|node| node.story.clone()).collect();
+        self.report.overlaps = history::overlaps(&stories);
+        self.report.terms = self.fleet.leads().len();
+        self.report
+    }
+
+    /// What the nodes were told by the database: SQLSTATE and text.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let failures = self.fleet.lines().filter_map(|(_, line)| match line {
+            Line::Err { sqlstate, text, .. } => Some(format!("{sqlstate} {text}")),
+            _ => None,
+        });
+        failures.collect()
+    }
+}
