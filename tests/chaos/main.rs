@@ -4,6 +4,8 @@
 //! This program is also the node that the scenarios start again and again.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod clocks;
+mod failover;
 #[path = "../fleet/mod.rs"]
 mod fleet;
 mod network;
@@ -32,10 +34,31 @@ macro_rules! scenarios {
 }
 
 /// Direct, and through PgBouncer.
-const BOTH_WAYS: &[Scenario] = scenarios![network::leader_partitioned, network::leader_black_holed,];
+const BOTH_WAYS: &[Scenario] = scenarios![
+    network::leader_partitioned,
+    network::leader_black_holed,
+    failover::synchronous_failover,
+    failover::synchronous_failover_in_time,
+    failover::asynchronous_failover_that_loses_terms,
+    failover::asynchronous_failover_whose_leader_follows,
+    failover::asynchronous_failover_to_ones_own_old_row,
+    failover::demoted_primary_read_only,
+];
 
 /// Where a pooler would change nothing, or would hide what is to be shown.
-const DIRECT: &[Scenario] = &[];
+const DIRECT: &[Scenario] = scenarios![
+    clocks::database_clock_steps_forward,
+    clocks::database_clock_leaps_as_the_leader_is_cut_off,
+    clocks::database_clock_steps_back,
+    clocks::b04_a_a_row_from_the_past_is_taken_at_once,
+    clocks::b04_c_clock_back_and_leader_killed,
+    clocks::b03_suspended_leader,
+    clocks::b03_suspended_leader_without_network,
+    clocks::suspended_follower,
+    clocks::many_random_clock_steps,
+    failover::demoted_primary_becomes_the_standby,
+    failover::b17_b_standby_listed_first,
+];
 
 /// Where the pooler itself is what is broken.
 const POOLED: &[Scenario] = &[];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_testground::{Mode, Proxy};
+use tenure_testground::{Mode, Proxy, await_until};
 
 use crate::fleet::line::{Line, Stamp, now};
 use crate::fleet::node::Options;
@@ -64,11 +64,36 @@ impl<'a> Stage<'a> {
 
     /// Starts one more node, on the path of its own that it gets.
     pub(crate) fn join(&mut self, label: &str) -> usize {
+        self.join_with(label, |_| ())
+    }
+
+    pub(crate) fn join_with(&mut self, label: &str, change: impl Fn(&mut Options)) -> usize {
         let proxy = Proxy::to(self.ground.addr());
         let dsn = self.ground.database.dsn_through(proxy.port());
         self.proxies.push(proxy);
-        let profile = self.profile;
-        self.fleet.start(&Options { dsn, profile, ..self.ground.options(label) })
+        let mut options = Options { dsn, profile: self.profile, ..self.ground.options(label) };
+        change(&mut options);
+        self.fleet.start(&options)
+    }
+
+    /// Every node has had answers, more than it takes to connect, and so knows who leads.
+    #[track_caller]
+    pub(crate) fn all_know(&self) {
+        await_until(LIMIT, "everybody has looked", || (0..self.proxies.len()).all(|n| self.answers(n) >= 8));
+    }
+
+    /// Every candidate has looked once more after this was called.
+    #[track_caller]
+    pub(crate) fn candidates_look(&self, leader: usize) {
+        // The first answer may be to a question from before, and may be under way.
+        let enough: Vec<u64> = (0..self.proxies.len()).map(|n| self.answers(n) + 3).collect();
+        await_until(LIMIT, "every candidate has looked", || {
+            self.fleet.running().iter().all(|n| *n == leader || self.answers(*n) >= enough[*n])
+        });
+    }
+
+    fn answers(&self, node: usize) -> u64 {
+        self.proxies[node].snapshot().round_trips
     }
 
     /// Every path at once.
@@ -81,6 +106,15 @@ impl<'a> Stage<'a> {
     pub(crate) fn steps_down(&mut self, led: &Led, cut: Stamp) {
         let took = self.fleet.stepped_down(led, cut, self.profile);
         self.report.step_downs.push(Timing { took, bound: self.profile.step() - SLACK });
+    }
+
+    /// The term ends within `bound` of `since`, long before its deadline, since a renewal is refused or the leader's
+    /// clock leaps.
+    #[track_caller]
+    pub(crate) fn is_lost(&mut self, led: &Led, since: Stamp, bound: Duration) {
+        let took = self.fleet.await_lost(bound + SLACK, led.fence).saturating_sub(since);
+        assert!(took <= bound + SLACK, "{took:?} of {bound:?}\n{}", self.fleet.told());
+        self.report.step_downs.push(Timing { took, bound });
     }
 
     /// Another term follows one that was not released, within the time that there is for it after the last renewal.
@@ -105,7 +139,8 @@ impl<'a> Stage<'a> {
         next
     }
 
-    fn took_over(&mut self, took: Duration, bound: Duration) {
+    #[track_caller]
+    pub(crate) fn took_over(&mut self, took: Duration, bound: Duration) {
         assert!(took <= bound + SLACK, "{took:?} of {bound:?}\n{}", self.fleet.told());
         self.report.take_overs.push(Timing { took, bound });
     }

@@ -2,6 +2,7 @@
 //! the judges of what they have said.
 #![allow(dead_code, reason = "each program of tests uses its own part")]
 
+pub(crate) mod clock;
 pub(crate) mod figures;
 pub(crate) mod ground;
 pub(crate) mod history;
@@ -149,6 +150,13 @@ impl Fleet {
     pub(crate) fn identity(&self, node: usize) -> Option<&str> {
         self.nodes[node].story.lines.iter().find_map(|line| match line {
             Line::Started { identity, .. } => Some(identity.as_str()),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn started(&self, node: usize) -> Option<Stamp> {
+        self.nodes[node].story.lines.iter().find_map(|line| match line {
+            Line::Started { at, .. } => Some(*at),
             _ => None,
         })
     }

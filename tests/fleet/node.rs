@@ -10,8 +10,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use signal_hook::consts::SIGTERM;
 use signal_hook::iterator::Signals;
-use tenure::{Callbacks, CampaignError, Elector, Event, LeaderGuard, Lost, PostgresStore, Term};
+use tenure::{Callbacks, CampaignError, ClockTrust, Elector, Event, LeaderGuard, Lost, PostgresStore, Term};
+use tenure_testground::ClockShim;
 
+use super::clock::LeapingClock;
 use super::line::{Line, Stamp, now, say};
 use super::profile::Profile;
 
@@ -22,6 +24,8 @@ const PROFILE: &str = "TENURE_NODE_PROFILE";
 const FORM: &str = "TENURE_NODE_FORM";
 const END: &str = "TENURE_NODE_END";
 const SCHEMA: &str = "TENURE_NODE_SCHEMA";
+const CLOCK: &str = "TENURE_NODE_CLOCK";
+const STRICT: &str = "TENURE_NODE_STRICT";
 
 /// Between two checks of a leader.
 const CHECK_EVERY: Duration = Duration::from_millis(3);
@@ -77,6 +81,16 @@ impl Options {
             .envs(self.env.iter().cloned());
     }
 
+    /// Its boot clock leaps with this shim's; what it says is stamped with the true one.
+    pub(crate) fn leap_with(&mut self, shim: &ClockShim) {
+        self.env.push((CLOCK.to_owned(), shim.path().display().to_string()));
+    }
+
+    /// It does not believe the database's clock, not even for its first answer.
+    pub(crate) fn be_strict(&mut self) {
+        self.env.push((STRICT.to_owned(), "true".to_owned()));
+    }
+
     /// `None`: this process is not a node.
     pub(crate) fn from_env() -> Option<Options> {
         let var = |name| std::env::var(name).ok();
@@ -108,8 +122,7 @@ pub(crate) fn main(options: &Options) -> ExitCode {
             return ExitCode::from(3);
         }
     }
-    let config = options.profile.config(&options.election).label(&options.label).build();
-    let elector = Elector::start(store, config.expect("a usable profile")).expect("two threads");
+    let elector = start(store, options);
     say(&Line::Started { at: now(), identity: elector.identity().to_string() });
     report_failures(&elector);
     let returning = Arc::new(AtomicBool::new(false));
@@ -133,7 +146,9 @@ pub(crate) fn main(options: &Options) -> ExitCode {
                 return ExitCode::SUCCESS;
             }
         }
-        Form::Run => elector.run(Reporting { returning }).expect("no callback panics"),
+        Form::Run => {
+            elector.run(Reporting { returning, longest: options.profile.term() }).expect("no callback panics")
+        }
     }
     let how = match elector.shutdown(Duration::from_secs(10)) {
         Ok(()) => "clean".to_owned(),
@@ -142,6 +157,18 @@ pub(crate) fn main(options: &Options) -> ExitCode {
     say(&Line::Ended { at: now(), how });
     say(&Line::Exit { at: now() });
     ExitCode::SUCCESS
+}
+
+fn start(store: PostgresStore, options: &Options) -> Elector {
+    let strict = std::env::var_os(STRICT).is_some();
+    let trust = if strict { ClockTrust::Strict } else { ClockTrust::Database };
+    let config = options.profile.config(&options.election).label(&options.label).clock_trust(trust).build();
+    let config = config.expect("a usable profile");
+    let elector = match std::env::var_os(CLOCK) {
+        Some(shim) => Elector::start_with_clock(store, config, LeapingClock::of(shim.as_ref())),
+        None => Elector::start(store, config),
+    };
+    elector.expect("two threads")
 }
 
 fn report_failures(elector: &Elector) {
@@ -167,7 +194,8 @@ fn lead(elector: &Elector, returning: &AtomicBool) -> bool {
         match elector.wait_for_leadership() {
             Ok(guard) => {
                 let fence = guard.fence().get();
-                watch(&guard.term(), returning);
+                let longest = elector.config().lease_duration() - elector.config().safety_margin();
+                watch(&guard.term(), longest, returning);
                 if returning.load(Ordering::SeqCst) {
                     *KEPT.lock() = Some(guard);
                     return true;
@@ -187,11 +215,12 @@ fn lead(elector: &Elector, returning: &AtomicBool) -> bool {
 
 struct Reporting {
     returning: Arc<AtomicBool>,
+    longest: Duration,
 }
 
 impl Callbacks for Reporting {
     fn started_leading(&self, term: Term) {
-        watch(&term, &self.returning);
+        watch(&term, self.longest, &self.returning);
     }
 
     fn stopped_leading(&self, lost: Lost) {
@@ -206,8 +235,8 @@ struct Certain {
     to: Stamp,
 }
 
-/// Checks the term until it is lost, and says how long it was live.
-fn watch(term: &Term, returning: &AtomicBool) {
+/// Checks the term until it is lost, and says how long it was live. `longest`: what no answer may give it.
+fn watch(term: &Term, longest: Duration, returning: &AtomicBool) {
     let fence = term.fence().get();
     say(&Line::Lead { at: now(), fence });
     let mut certain: Option<Certain> = None;
@@ -216,6 +245,8 @@ fn watch(term: &Term, returning: &AtomicBool) {
         let from = now();
         let result = term.check();
         let to = now();
+        let remaining = term.remaining();
+        assert!(remaining <= longest, "fence {fence} has {remaining:?} left of {longest:?}");
         if from.saturating_sub(last) > GAP {
             say(&Line::Check { ok: result.is_ok(), from, to });
         }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tenure::{Bid, Lease, PostgresStore, Renewal, Store};
-use tenure_testground::{Database, Postgres, await_until};
+use tenure_testground::{ClockShim, Database, Postgres, await_until};
 
 use crate::{LEASE, OP, create, look, store};
 
@@ -129,4 +129,40 @@ fn a_statement_that_nobody_waits_for_does_not_queue_for_the_row() {
     }
     locker.batch_execute("COMMIT").unwrap();
     assert_eq!(look(&store, "j").version(), lease.version());
+}
+
+/// B05 (c): the night after this noon has 23 hours in New York.
+#[test]
+fn b05_c_a_lease_of_a_day_is_a_day_across_the_change_of_the_hour() {
+    let clock = ClockShim::new();
+    let server = Postgres::builder().envs(clock.env()).start();
+    let database = server.database();
+    store(&database);
+    server.create_role("ny", "");
+    server.execute("ALTER ROLE ny SET timezone = 'America/New_York'");
+    database.execute("GRANT SELECT, INSERT, UPDATE ON leader_election TO ny");
+    let mut client = database.client();
+    let off = "SELECT extract(epoch FROM timestamptz '2026-03-07 12:00 America/New_York' - clock_timestamp())::float8";
+    clock.step(client.query_one(off, &[]).unwrap().get(0));
+    let days = "SELECT extract(epoch FROM clock_timestamp() + interval '1 day' - clock_timestamp())::int8";
+    let mut session = tenure_testground::postgres::Client::connect(
+        &database.dsn_for("ny"),
+        tenure_testground::postgres::NoTls,
+    )
+    .unwrap();
+    let day: i64 = session.query_one(days, &[]).unwrap().get(0);
+    assert_eq!(day, 23 * 3_600, "it is the wrong day, or the wrong place");
+
+    let seconds = || {
+        let sql = "SELECT extract(epoch FROM expires_at - renewed_at)::text FROM leader_election";
+        database.client().query_one(sql, &[]).unwrap().get::<_, String>(0)
+    };
+    let day = Duration::from_secs(86_400);
+    let store = PostgresStore::connect(&database.dsn_for("ny")).unwrap();
+    let lease = store.acquire(&Bid::new("d", "a", day), OP).unwrap().unwrap();
+    assert_eq!((seconds().as_str(), lease.length()), ("86400.000000", day));
+    let renewed = store.renew(&Renewal::new("d", "a", lease.fence(), day), OP).unwrap().unwrap();
+    assert_eq!((seconds().as_str(), renewed.length()), ("86400.000000", day));
+    let taken = store.acquire(&Bid::new("d", "b", day).over(Some(renewed.version())), OP).unwrap().unwrap();
+    assert_eq!((seconds().as_str(), taken.length()), ("86400.000000", day));
 }

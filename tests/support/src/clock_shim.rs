@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// The library that is loaded into the process.
@@ -51,6 +52,11 @@ impl ClockShim {
         vec![pair("LD_PRELOAD", library()), pair("CLOCK_SHIM", &self.path)]
     }
 
+    /// The file of the offsets, for a [`BootOffset`].
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Steps the wall clock (`CLOCK_REALTIME`) by so many seconds, forward or back: what a database's
     /// `clock_timestamp()` follows.
     pub fn step(&self, seconds: f64) {
@@ -81,10 +87,7 @@ impl ClockShim {
     }
 
     fn read(&self, word: Word) -> i64 {
-        let mut bytes = [0; 8];
-        let read = self.file.read_exact_at(&mut bytes, word as u64 * 8);
-        read.unwrap_or_else(|error| panic!("can't read the clock's offset: {error}"));
-        i64::from_ne_bytes(bytes)
+        read(&self.file, word)
     }
 
     fn add(&self, word: Word, seconds: f64) {
@@ -92,6 +95,31 @@ impl ClockShim {
         let written = self.file.write_all_at(&nanoseconds.to_ne_bytes(), word as u64 * 8);
         written.unwrap_or_else(|error| panic!("can't write the clock's offset: {error}"));
     }
+}
+
+/// How far a [`ClockShim`] has moved the boot clock, for a program that asks the kernel for it, where the shim does
+/// not come in: such a program adds it by itself.
+#[derive(Debug)]
+pub struct BootOffset(File);
+
+impl BootOffset {
+    /// Of the shim with this [`ClockShim::path`].
+    pub fn open(path: &Path) -> BootOffset {
+        let file = File::open(path);
+        BootOffset(file.unwrap_or_else(|error| panic!("can't open {}: {error}", path.display())))
+    }
+
+    /// Now. A boot clock leaps forward only.
+    pub fn get(&self) -> Duration {
+        Duration::from_nanos(u64::try_from(read(&self.0, Word::Boottime)).expect("it leaps forward only"))
+    }
+}
+
+fn read(file: &File, word: Word) -> i64 {
+    let mut bytes = [0; 8];
+    let read = file.read_exact_at(&mut bytes, word as u64 * 8);
+    read.unwrap_or_else(|error| panic!("can't read the clock's offset: {error}"));
+    i64::from_ne_bytes(bytes)
 }
 
 fn library() -> &'static Path {

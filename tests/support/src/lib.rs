@@ -24,7 +24,7 @@ mod process;
 mod proxy;
 mod scene;
 
-pub use clock_shim::ClockShim;
+pub use clock_shim::{BootOffset, ClockShim};
 pub use listeners::{MuteListener, SynBlackHole, mute_listener, syn_black_hole};
 pub use pgbouncer::{AdminRow, PgBouncer, PgBouncerBuilder};
 pub use port::free_port;

@@ -166,6 +166,11 @@ impl Postgres {
         Database::new(self, name)
     }
 
+    /// A database that is there already: what a standby has from its primary.
+    pub fn existing_database(&self, name: &str) -> Database<'_> {
+        Database::new(self, name)
+    }
+
     /// SIGSTOP for the postmaster and all its children: sockets stay open, nothing answers, the kernel still
     /// accepts connections and acknowledges what is sent.
     pub fn pause(&self) {

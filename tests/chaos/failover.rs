@@ -1,0 +1,344 @@
+//! Rule 15: the primary goes, its standby is promoted, and the row there is the last one or an older one.
+
+use std::time::Duration;
+
+use tenure_testground::postgres::{Client, NoTls};
+use tenure_testground::{Mode, Postgres, Proxy, await_until};
+
+use crate::fleet::figures::figure;
+use crate::fleet::line::{Stamp, now};
+use crate::fleet::profile::{P3, SLACK};
+use crate::fleet::stillness::BROKEN;
+use crate::fleet::{Ground, LIMIT, Led, Way, rows};
+use crate::report::Report;
+use crate::stage::Stage;
+
+/// A fleet on a primary that has a standby. Direct, each node has a path to both servers and a connection string
+/// that names both; through PgBouncer it is for an operator to point that at the other server.
+struct Pair<'a> {
+    stage: Stage<'a>,
+    standby: &'a Postgres,
+    way: Way,
+    /// The path to the standby of the node with the same number.
+    second: Vec<Proxy>,
+}
+
+/// A connection string that goes on to `port` where the one server there is does not take writes.
+fn or_else(dsn: &str, port: u16) -> String {
+    let (first, database) = dsn.rsplit_once('/').expect("a URL");
+    format!("{first},127.0.0.1:{port}/{database}?target_session_attrs=read-write")
+}
+
+impl<'a> Pair<'a> {
+    fn set(ground: Ground<'a>, standby: &'a Postgres, way: Way, nodes: usize) -> Pair<'a> {
+        let second: Vec<Proxy> = (0..nodes).map(|_| Proxy::to(standby.addr())).collect();
+        let mut stage = Stage::set_with(ground, P3, nodes, |n, options| {
+            if way == Way::Direct {
+                options.dsn = or_else(&options.dsn, second[n].port());
+            }
+        });
+        stage.all_know();
+        let first = stage.first;
+        stage.goes_on(&first);
+        Pair { stage, standby, way, second }
+    }
+
+    fn join(&mut self, label: &str) -> usize {
+        let second = Proxy::to(self.standby.addr());
+        let (way, port) = (self.way, second.port());
+        self.second.push(second);
+        self.stage.join_with(label, |options| {
+            if way == Way::Direct {
+                options.dsn = or_else(&options.dsn, port);
+            }
+        })
+    }
+
+    /// All paths of a node.
+    fn set_paths(&self, node: usize, mode: Mode) {
+        self.stage.proxies[node].set(mode);
+        self.second[node].set(mode);
+    }
+
+    /// The leader ends and hands over.
+    fn hands_over(&mut self, led: &Led) -> Led {
+        let asked = self.stage.fleet.terminate(led.node);
+        let next = self.stage.leads_again(led, asked, P3.hand() - SLACK);
+        let (status, _) = self.stage.fleet.await_exit(led.node, P3.op + Duration::from_secs(1) + SLACK);
+        assert!(status.success(), "{status}");
+        next
+    }
+
+    /// The standby takes writes from now on, and the pooler leads there.
+    fn promote(&self) -> Stamp {
+        self.standby.promote();
+        if let Some(pooler) = &self.stage.ground.pooler {
+            pooler.retarget(self.standby.port());
+        }
+        now()
+    }
+
+    /// Holder and fence by the standby.
+    fn row(&self) -> (String, i64) {
+        let dsn = self.standby.dsn_for("postgres", self.stage.ground.database.name());
+        let mut client = Client::connect(&dsn, NoTls).expect("the standby answers");
+        let row = client.query_one("SELECT holder, fence FROM leader_election WHERE name = 'e'", &[]);
+        let row = row.expect("the row was there before the standby");
+        (row.get(0), row.get(1))
+    }
+
+    /// From the promotion to the next leader: whatever was known before is waited out, as if the lease had been
+    /// renewed just then.
+    fn bound(&self) -> Duration {
+        // A pooler tries a server again only once in a second.
+        let pooler = if self.way == Way::Pooled { Duration::from_secs(1) } else { Duration::ZERO };
+        P3.take() - SLACK + pooler
+    }
+
+    /// Somebody leads after the promotion, with a fence above all that were issued; and somebody else when that one
+    /// is gone.
+    fn goes_on_above(&mut self, old: &Led, promoted: Stamp) -> Led {
+        let bound = self.bound();
+        let next = self.stage.leads_again(old, promoted, bound);
+        let issued = self.stage.fleet.leads().into_iter().filter(|led| led.at < next.at);
+        let highest = issued.map(|led| led.fence).max().expect("there were terms");
+        assert!(next.fence > highest, "{BROKEN}: {next:?} after {highest}\n{}", self.stage.fleet.told());
+        self.stage.goes_on(&next);
+        next
+    }
+
+    fn another_leads(&mut self, led: &Led) {
+        let killed = self.stage.fleet.kill(led.node);
+        let next = self.stage.leads_again(led, killed, P3.take() - SLACK);
+        self.stage.goes_on(&next);
+        self.stage.calms(next.at);
+    }
+}
+
+/// A primary that acknowledges nothing before its standby has it.
+fn follow_synchronously(primary: &Postgres, standby: &Postgres) {
+    primary
+        .execute(&format!("ALTER SYSTEM SET synchronous_standby_names = '\"{}\"'", standby.cluster_name()));
+    primary.reload();
+    let mut client = primary.client();
+    await_until(LIMIT, "the standby is synchronous", || {
+        let state = client.query_opt("SELECT sync_state FROM pg_stat_replication", &[]);
+        state.expect("the primary answers").is_some_and(|row| row.get::<_, &str>(0) == "sync")
+    });
+}
+
+/// What the promoted server's row went through, from the beginning.
+fn nothing_wrong_on(standby: &Postgres, database: &str) {
+    let history = rows::history(&standby.existing_database(database), "e");
+    let faults = rows::faults(&history, P3.lease);
+    assert!(faults.is_empty(), "{BROKEN}: {faults:#?}\n{history:#?}");
+}
+
+/// The standby is promoted when the leader has given up.
+pub(crate) fn synchronous_failover(way: Way) -> Report {
+    let primary = Postgres::start_new();
+    let ground = Ground::on(&primary, way);
+    let database = ground.database.name().to_owned();
+    let standby = Postgres::standby_of(&primary);
+    follow_synchronously(&primary, &standby);
+    let mut pair = Pair::set(ground, &standby, way, 4);
+    let first = pair.stage.first;
+    let leader = pair.hands_over(&first);
+    pair.stage.ground.await_renewal();
+    let gone = now();
+    primary.kill9();
+    pair.stage.steps_down(&leader, gone);
+    let promoted = pair.promote();
+    let holder = pair.stage.fleet.identity(leader.node).expect("it has started").to_owned();
+    assert_eq!(pair.row(), (holder, leader.fence), "an acknowledged term is lost");
+    let next = pair.goes_on_above(&leader, promoted);
+    pair.another_leads(&next);
+    let report = pair.stage.finish_by_stories(4);
+    nothing_wrong_on(&standby, &database);
+    report
+}
+
+/// The standby is promoted at once: the leader finds its row there, and its term goes on if there is time.
+pub(crate) fn synchronous_failover_in_time(way: Way) -> Report {
+    let primary = Postgres::start_new();
+    let ground = Ground::on(&primary, way);
+    let database = ground.database.name().to_owned();
+    let standby = Postgres::standby_of(&primary);
+    follow_synchronously(&primary, &standby);
+    let mut pair = Pair::set(ground, &standby, way, 4);
+    let first = pair.stage.first;
+    pair.stage.ground.await_renewal();
+    primary.kill9();
+    let promoted = pair.promote();
+    let leader = pair.stage.calms(promoted);
+    let kept = if leader == first { "goes on" } else { "is followed by another" };
+    figure(format_args!(
+        "{}: primary killed, synchronous standby promoted at once: the term {kept}",
+        way.name()
+    ));
+    pair.another_leads(&leader);
+    let report = pair.stage.finish_by_stories(2);
+    nothing_wrong_on(&standby, &database);
+    report
+}
+
+/// Three terms were acknowledged that the standby never hears of. The leader of the last one is cut off from
+/// everything and lives on while the standby is promoted, whose row says that the first term has expired long ago.
+pub(crate) fn asynchronous_failover_that_loses_terms(way: Way) -> Report {
+    loses_terms(way, Mode::BlackHole, true)
+}
+
+/// The same, and the leader of the lost term gets to the promoted server with everybody else.
+pub(crate) fn asynchronous_failover_whose_leader_follows(way: Way) -> Report {
+    loses_terms(way, Mode::Reset, false)
+}
+
+fn loses_terms(way: Way, feed_cut: Mode, leader_cut: bool) -> Report {
+    let primary = Postgres::start_new();
+    let ground = Ground::on(&primary, way);
+    let feed = Proxy::to(primary.addr());
+    let standby = Postgres::builder().standby_through(feed.port());
+    let mut pair = Pair::set(ground, &standby, way, 5);
+    let first = pair.stage.first;
+    primary.await_replay(&standby);
+    feed.set(feed_cut);
+    let second = pair.hands_over(&first);
+    let third = pair.hands_over(&second);
+    let lost = pair.hands_over(&third);
+    fails_over_to(&first, pair, &primary, &lost, leader_cut)
+}
+
+/// The row that the promoted server has is that of a participant which lives and campaigns. It led before the leader
+/// whose term is lost.
+pub(crate) fn asynchronous_failover_to_ones_own_old_row(way: Way) -> Report {
+    let primary = Postgres::start_new();
+    let ground = Ground::on(&primary, way);
+    let feed = Proxy::to(primary.addr());
+    let standby = Postgres::builder().standby_through(feed.port());
+    let mut pair = Pair::set(ground, &standby, way, 3);
+    let first = pair.stage.first;
+    primary.await_replay(&standby);
+    feed.set(Mode::BlackHole);
+    pair.set_paths(first.node, Mode::Reset);
+    pair.stage.steps_down(&first, now());
+    let lost = pair.stage.takes_over(&first);
+    pair.set_paths(first.node, Mode::Pass);
+    pair.stage.candidates_look(lost.node);
+    fails_over_to(&first, pair, &primary, &lost, true)
+}
+
+/// The primary dies, and the standby that knows of no later term than `known` is promoted. The leader of the last
+/// term is cut off from everything at the same moment, or follows to the promoted server.
+fn fails_over_to(
+    known: &Led,
+    mut pair: Pair<'_>,
+    primary: &Postgres,
+    lost: &Led,
+    leader_cut: bool,
+) -> Report {
+    let way = pair.way.name();
+    // It has nearly a whole term before it.
+    pair.stage.ground.await_renewal();
+    if leader_cut {
+        pair.set_paths(lost.node, Mode::BlackHole);
+    }
+    let cut = now();
+    primary.kill9();
+    let promoted = pair.promote();
+    assert_eq!(pair.row().1, known.fence, "the terms are not lost");
+    pair.join("fresh");
+    pair.stage.steps_down(lost, cut);
+    let next = pair.goes_on_above(lost, promoted);
+    if leader_cut {
+        let until = pair.stage.fleet.certain(lost.fence).expect("it has led").1;
+        figure(format_args!(
+            "{way}: a lost term lives on for {:.2?} after the promotion, the next begins {:.2?} after its end",
+            until.saturating_sub(promoted),
+            next.at.saturating_sub(until)
+        ));
+        pair.set_paths(lost.node, Mode::Pass);
+    }
+    pair.another_leads(&next);
+    let mut fences: Vec<i64> = pair.stage.fleet.leads().iter().map(|led| led.fence).collect();
+    fences.sort_unstable();
+    figure(format_args!("{way}: fences across a fail-over that lost terms: {fences:?}"));
+    pair.stage.finish_by_stories(4)
+}
+
+/// B17 (a), with somebody to take over: the primary turns into a reader under its open connections. Nobody can lead
+/// until the standby takes writes.
+pub(crate) fn demoted_primary_read_only(way: Way) -> Report {
+    let primary = Postgres::start_new();
+    let ground = Ground::on(&primary, way);
+    let standby = Postgres::standby_of(&primary);
+    let mut pair = Pair::set(ground, &standby, way, 3);
+    let first = pair.stage.first;
+    let mut session = primary.client();
+    // The next renewal finds a reader in every session.
+    pair.stage.ground.await_renewal();
+    primary.execute("ALTER SYSTEM SET default_transaction_read_only = on");
+    primary.reload();
+    await_until(LIMIT, "open sessions can only read", || {
+        let setting = session.query_one("SHOW default_transaction_read_only", &[]);
+        setting.expect("the primary answers").get::<_, &str>(0) == "on"
+    });
+    pair.stage.steps_down(&first, now());
+    // The lease has expired, and candidates have been refused.
+    pair.stage.nobody_leads_for(P3.take() - P3.term());
+    let refusals = pair.stage.failures();
+    assert!(refusals.iter().any(|text| text.starts_with("25006")), "{refusals:?}");
+    primary.await_replay(&standby);
+    let promoted = pair.promote();
+    let next = pair.goes_on_above(&first, promoted);
+    // The old primary still answers, and is nobody's any more.
+    pair.another_leads(&next);
+    pair.stage.finish_by_stories(3)
+}
+
+/// A planned switch: the primary is shut down, the standby promoted, and the old primary follows it on its old port,
+/// which every connection string names first.
+pub(crate) fn demoted_primary_becomes_the_standby(way: Way) -> Report {
+    let primary = Postgres::start_new();
+    let ground = Ground::on(&primary, way);
+    let database = ground.database.name().to_owned();
+    let standby = Postgres::standby_of(&primary);
+    let mut pair = Pair::set(ground, &standby, way, 3);
+    primary.stop_fast();
+    let promoted = pair.promote();
+    let data = primary.data_dir();
+    std::fs::write(data.join("standby.signal"), "").expect("its directory can be written");
+    let source = format!("primary_conninfo = 'host=127.0.0.1 port={} user=postgres'\n", standby.port());
+    std::fs::write(data.join("postgresql.auto.conf"), source).expect("its directory can be written");
+    primary.start();
+    assert!(primary.is_in_recovery());
+    let leader = pair.stage.calms(promoted);
+    pair.join("late");
+    pair.another_leads(&leader);
+    standby.await_replay(&primary);
+    let report = pair.stage.finish_by_stories(2);
+    nothing_wrong_on(&standby, &database);
+    nothing_wrong_on(&primary, &database);
+    report
+}
+
+/// B17 (b): the standby is named first, in a connection string that asks for a server that takes writes and in one
+/// that does not.
+pub(crate) fn b17_b_standby_listed_first(way: Way) -> Report {
+    let primary = Postgres::start_new();
+    let ground = Ground::on(&primary, way);
+    let standby = Postgres::standby_of(&primary);
+    primary.await_replay(&standby);
+    let mut stage = Stage::set_with(ground, P3, 2, |n, options| {
+        let (user, rest) = options.dsn.split_once('@').expect("a URL");
+        let asks = if n == 0 { "?target_session_attrs=read-write" } else { "" };
+        options.dsn = format!("{user}@127.0.0.1:{},{rest}{asks}", standby.port());
+    });
+    let first = stage.first;
+    let started = stage.fleet.started(first.node).expect("it leads");
+    stage.took_over(first.at - started, P3.take() - SLACK);
+    stage.all_know();
+    stage.fleet.kill(first.node);
+    let next = stage.takes_over(&first);
+    stage.goes_on(&next);
+    stage.finish(2)
+}
