@@ -24,7 +24,6 @@ pub(crate) fn database_clock_steps_forward(way: Way) -> Report {
     let server = server(&clock);
     let mut stage = Stage::set(Ground::on(&server, way));
     let first = stage.first;
-    stage.all_know();
     clock.step(0.5);
     stage.goes_on(&first);
     stage.fleet.no_lost();
@@ -41,20 +40,23 @@ pub(crate) fn database_clock_steps_forward(way: Way) -> Report {
 }
 
 /// The leader is cut off and the clock leaps at the same moment: every candidate waits the lease out by its own
-/// clock. Two seconds make an age of the lease that a candidate might believe, an hour none.
+/// clock, also one that sees the last renewal only after the leap. Two seconds make an age that such a one might
+/// believe, an hour none.
 pub(crate) fn database_clock_leaps_as_the_leader_is_cut_off(way: Way) -> Report {
     let clock = ClockShim::new();
     let server = server(&clock);
     let mut stage = Stage::set(Ground::on(&server, way));
-    stage.all_know();
     let mut leader = stage.first;
     for by in [2.0, 3_600.0] {
+        let blind = (leader.node + 1) % 3;
+        stage.proxies[blind].set(Mode::BlackHole);
         // The next renewal is half a second away: none is under way when the path goes.
         stage.ground.await_renewal();
         stage.proxies[leader.node].set(Mode::BlackHole);
         let cut = now();
         let renewed = last_renewal(&stage, &leader, &clock);
         clock.step(by);
+        stage.proxies[blind].set(Mode::Pass);
         stage.steps_down(&leader, cut);
         let next = stage.leads_again(&leader, renewed, P3.take() - SLACK);
         // What may be taken off for the age of the lease, and the clocks that are read one after the other.
@@ -86,7 +88,6 @@ pub(crate) fn database_clock_steps_back(way: Way) -> Report {
     let server = server(&clock);
     let mut stage = Stage::set(Ground::on(&server, way));
     let first = stage.first;
-    stage.all_know();
     stage.ground.await_renewal();
     clock.step(-3_600.0);
     let stepped = now();
@@ -118,13 +119,15 @@ pub(crate) fn b04_c_clock_back_and_leader_killed(way: Way) -> Report {
     let server = server(&clock);
     let mut stage = Stage::set(Ground::on(&server, way));
     let first = stage.first;
-    stage.all_know();
-    // None gets in between.
+    // The candidates see the last renewal only when it has another hour before it.
+    stage.set_all(Mode::BlackHole);
+    stage.proxies[first.node].set(Mode::Pass);
     stage.ground.await_renewal();
     clock.step(-3_600.0);
     let killed = stage.fleet.kill(first.node);
     let left = left_by_the_database(&stage);
     assert!(left > 3_000.0, "the row is an ordinary one: {left} s left");
+    stage.set_all(Mode::Pass);
     let next = stage.leads_again(&first, killed, P3.take() - SLACK);
     stage.goes_on(&next);
     stage.finish_by_stories(2)
@@ -157,7 +160,6 @@ pub(crate) fn b03_suspended_leader(way: Way) -> Report {
         }
     });
     let first = stage.first;
-    stage.all_know();
     let woken = suspend(&mut stage, &clock, &first);
     let next = stage.leads_again(&first, woken, P3.hand() - SLACK);
     stage.goes_on(&next);
@@ -172,7 +174,6 @@ pub(crate) fn b03_suspended_leader_without_network(way: Way) -> Report {
     let ground = Ground::on(&server, way);
     let mut stage = Stage::set_with(ground, P3, 3, |_, options| options.leap_with(&clock));
     let first = stage.first;
-    stage.all_know();
     stage.proxies[first.node].set(Mode::BlackHole);
     // Before the minute has passed everybody has seen the last renewal.
     stage.candidates_look(first.node);
@@ -210,7 +211,6 @@ pub(crate) fn suspended_follower(way: Way) -> Report {
         }
     });
     let first = stage.first;
-    stage.all_know();
     for _ in 0..3 {
         stage.fleet.nodes[1].process.stop();
         // What it knows is older than what it will find.
@@ -258,7 +258,6 @@ pub(crate) fn many_random_clock_steps(way: Way) -> Report {
     let clock = ClockShim::new();
     let server = server(&clock);
     let mut stage = Stage::set_with(Ground::on(&server, way), P3, 4, |_, _| ());
-    stage.all_know();
     for half in 0..2 {
         let until = now() + Duration::from_secs(5);
         while now() < until {

@@ -13,6 +13,9 @@ use crate::report::{Report, Timing};
 /// Three nodes, unless a scenario wants more.
 const NODES: usize = 3;
 
+/// Round trips of a node that has connected and has had at least one answer.
+const LOOKED: u64 = 6;
+
 pub(crate) struct Stage<'a> {
     pub(crate) ground: Ground<'a>,
     pub(crate) fleet: Fleet,
@@ -34,7 +37,8 @@ impl<'a> Stage<'a> {
     }
 
     /// `change` gets the number of each node and what it is to be started with. The first node leads before the
-    /// others are there; all have started and the leader has renewed when this returns.
+    /// others are there; all have started, know who leads and have their connections, and the leader has renewed when
+    /// this returns.
     #[track_caller]
     pub(crate) fn set_with(
         ground: Ground<'a>,
@@ -49,15 +53,21 @@ impl<'a> Stage<'a> {
             change(n, &mut options);
             options
         };
+        let options: Vec<Options> = (0..nodes).map(options).collect();
         let mut fleet = Fleet::new();
-        let first = fleet.start_leader(&options(0));
-        for n in 1..nodes {
-            fleet.start(&options(n));
+        let first = fleet.start_leader(&options[0]);
+        for options in &options[1..] {
+            fleet.start(options);
         }
         fleet.await_story(LIMIT, "all have started", |fleet| {
             (0..nodes).all(|node| fleet.identity(node).is_some()).then_some(())
         });
         fleet.await_held(&first, profile.renew * 3);
+        await_until(LIMIT, "everybody who is on its path has looked", || {
+            let looked = |proxy: &Proxy| proxy.snapshot().round_trips >= LOOKED;
+            let on_it = |n: usize| options[n].dsn.contains(&format!(":{}", proxies[n].port()));
+            proxies.iter().enumerate().all(|(n, proxy)| looked(proxy) || !on_it(n))
+        });
         let before = (0..nodes).map(|node| fleet.counts(node)).collect();
         Stage { ground, fleet, proxies, profile, first, report: Report::default(), before }
     }
@@ -74,12 +84,6 @@ impl<'a> Stage<'a> {
         let mut options = Options { dsn, profile: self.profile, ..self.ground.options(label) };
         change(&mut options);
         self.fleet.start(&options)
-    }
-
-    /// Every node has had answers, more than it takes to connect, and so knows who leads.
-    #[track_caller]
-    pub(crate) fn all_know(&self) {
-        await_until(LIMIT, "everybody has looked", || (0..self.proxies.len()).all(|n| self.answers(n) >= 8));
     }
 
     /// Every candidate has looked once more after this was called.

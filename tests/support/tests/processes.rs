@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tenure_testground::{
-    ClockShim, PgBouncer, Postgres, Process, await_until, free_port, is_running, kill_process, mute_listener,
-    syn_black_hole,
+    BootOffset, ClockShim, PgBouncer, Postgres, Process, await_until, free_port, is_running, kill_process,
+    mute_listener, syn_black_hole,
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -181,6 +181,7 @@ fn the_clocks_of_a_process_step_one_by_one() {
     process.expect_line(SOON, "the monotonic clock too", |line| line == "0 20 10");
     shim.suspend(1050.0);
     process.expect_line(SOON, "wall clock and boot clock", |line| line == "10 20 21");
+    assert_eq!(BootOffset::open(shim.path()).get(), Duration::from_secs(2100));
     shim.step(-2100.0);
     process.expect_line(SOON, "the wall clock back", |line| line == "-10 20 21");
 }
