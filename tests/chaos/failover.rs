@@ -21,6 +21,8 @@ struct Pair<'a> {
     way: Way,
     /// The path to the standby of the node with the same number.
     second: Vec<Proxy>,
+    /// When the promotion began.
+    asked: Stamp,
 }
 
 /// A connection string that goes on to `port` where the one server there is does not take writes.
@@ -37,7 +39,7 @@ impl<'a> Pair<'a> {
                 options.dsn = or_else(&options.dsn, second[n].port());
             }
         });
-        Pair { stage, standby, way, second }
+        Pair { stage, standby, way, second, asked: Stamp::MAX }
     }
 
     fn join(&mut self, label: &str) -> usize {
@@ -67,7 +69,8 @@ impl<'a> Pair<'a> {
     }
 
     /// The standby takes writes from now on, and the pooler leads there.
-    fn promote(&self) -> Stamp {
+    fn promote(&mut self) -> Stamp {
+        self.asked = now();
         self.standby.promote();
         if let Some(pooler) = &self.stage.ground.pooler {
             pooler.retarget(self.standby.port());
@@ -102,18 +105,19 @@ impl<'a> Pair<'a> {
         P3.take() - SLACK + pooler
     }
 
-    /// Somebody leads after the promotion, with a fence above all that were issued; and somebody else when that one
-    /// is gone.
+    /// Whoever leads first after the promotion has a fence above all that were issued, and goes on.
+    #[track_caller]
     fn goes_on_above(&mut self, old: &Led, promoted: Stamp) -> Led {
-        let bound = self.bound();
-        let next = self.stage.leads_again(old, promoted, bound);
-        let issued = self.stage.fleet.leads().into_iter().filter(|led| led.at < next.at);
-        let highest = issued.map(|led| led.fence).max().expect("there were terms");
-        assert!(next.fence > highest, "{BROKEN}: {next:?} after {highest}\n{}", self.stage.fleet.told());
+        let (bound, asked) = (self.bound(), self.asked);
+        let fleet = &mut self.stage.fleet;
+        let next = fleet.await_lead(bound + SLACK, "somebody leads again", |led| led.at > asked);
+        assert!(next.fence > old.fence, "{BROKEN}: {next:?} after {old:?}\n{}", fleet.told());
+        self.stage.took_over(next.at.saturating_sub(promoted), bound);
         self.stage.goes_on(&next);
         next
     }
 
+    #[track_caller]
     fn another_leads(&mut self, led: &Led) {
         let killed = self.stage.fleet.kill(led.node);
         let next = self.stage.leads_again(led, killed, P3.take() - SLACK);
