@@ -4,9 +4,12 @@
 //! This program is also the node that the scenarios start again and again.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod database;
 #[path = "../fleet/mod.rs"]
 mod fleet;
 mod network;
+mod pooler;
+mod records;
 mod report;
 mod stage;
 
@@ -32,13 +35,42 @@ macro_rules! scenarios {
 }
 
 /// Direct, and through PgBouncer.
-const BOTH_WAYS: &[Scenario] = scenarios![network::leader_partitioned, network::leader_black_holed,];
+const BOTH_WAYS: &[Scenario] = scenarios![
+    network::leader_partitioned,
+    network::leader_black_holed,
+    database::database_paused,
+    database::database_restarts,
+    database::database_restarts_at_once,
+    database::database_killed,
+    database::table_locked,
+    database::table_locked_where_locks_time_out,
+    database::row_locked,
+    database::backends_terminated,
+    database::database_read_only,
+    database::more_participants_than_server_connections,
+    database::two_elections_one_broken,
+    records::row_deleted,
+    records::row_deleted_and_its_holder_cut_off,
+    records::table_truncated,
+    records::table_dropped_and_recreated,
+    records::row_set_back_to_an_earlier_term,
+    records::row_set_back_and_the_leader_cut_off,
+    records::row_set_back_to_an_earlier_release,
+    records::table_replaced_by_an_older_dump,
+    records::table_replaced_and_the_leader_cut_off,
+];
 
 /// Where a pooler would change nothing, or would hide what is to be shown.
 const DIRECT: &[Scenario] = &[];
 
 /// Where the pooler itself is what is broken.
-const POOLED: &[Scenario] = &[];
+const POOLED: &[Scenario] = scenarios![
+    pooler::pooler_restarts,
+    pooler::pooler_paused_and_resumed,
+    pooler::pooler_process_stopped,
+    pooler::pooler_reconnect_storm,
+    pooler::pooler_loses_its_server,
+];
 
 #[derive(Parser)]
 struct Options {

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use tenure::LossCause;
 use tenure_testground::{Mode, Proxy};
 
 use crate::fleet::line::{Line, Stamp, now};
 use crate::fleet::node::Options;
 use crate::fleet::profile::{P3, Profile, SLACK};
+use crate::fleet::stillness::BROKEN;
 use crate::fleet::{Fleet, Ground, LIMIT, Led, history, rows};
 use crate::report::{Report, Timing};
 
@@ -81,6 +83,38 @@ impl<'a> Stage<'a> {
     pub(crate) fn steps_down(&mut self, led: &Led, cut: Stamp) {
         let took = self.fleet.stepped_down(led, cut, self.profile);
         self.report.step_downs.push(Timing { took, bound: self.profile.step() - SLACK });
+    }
+
+    /// The row is not any more what the leader wrote: its next renewal is refused, which ends the term at once, and
+    /// not at the deadline.
+    #[track_caller]
+    pub(crate) fn is_refused(&mut self, led: &Led, since: Stamp) {
+        let bound = self.profile.renew + self.profile.op + Duration::from_millis(250);
+        let lost = self.fleet.await_lost(bound + SLACK, led.fence);
+        let refused = self.fleet.lines().any(|(_, line)| match line {
+            Line::Lost { fence, cause, .. } => {
+                *fence == led.fence && *cause == LossCause::Superseded.to_string()
+            }
+            _ => false,
+        });
+        assert!(refused, "{}", self.fleet.told());
+        self.report.step_downs.push(Timing { took: lost.saturating_sub(since), bound });
+    }
+
+    /// Nobody has been able to renew since `cut`, until `lift` has ended that: the leader steps down, nobody leads
+    /// for a lease, and afterwards somebody leads again, and steadily.
+    #[track_caller]
+    pub(crate) fn outage(&mut self, led: &Led, cut: Stamp, lift: impl FnOnce(&Self)) -> Led {
+        self.steps_down(led, cut);
+        let over = cut + self.profile.lease + self.profile.retry * 2;
+        self.nobody_leads_for(over.saturating_sub(now()));
+        assert_eq!(self.fleet.latest(), Some(*led), "{BROKEN}\n{}", self.fleet.told());
+        lift(self);
+        let lifted = now();
+        let next = self.leads_again(led, lifted, self.profile.take() - SLACK);
+        self.goes_on(&next);
+        self.calms(lifted);
+        next
     }
 
     /// Another term follows one that was not released, within the time that there is for it after the last renewal.
@@ -183,6 +217,13 @@ impl<'a> Stage<'a> {
         self.report.overlaps = history::overlaps(&stories);
         self.report.terms = self.fleet.leads().len();
         self.report
+    }
+
+    /// Whatever failed passes by itself.
+    #[track_caller]
+    pub(crate) fn nothing_is_fatal(&self) {
+        let fatal = self.fleet.lines().find(|(_, line)| matches!(line, Line::Err { fatal: true, .. }));
+        assert_eq!(fatal, None, "{}", self.fleet.told());
     }
 
     /// What the nodes were told by the database: SQLSTATE and text.
