@@ -69,6 +69,7 @@ const POOLED: &[Scenario] = scenarios![
     pooler::pooler_paused_and_resumed,
     pooler::pooler_process_stopped,
     pooler::pooler_reconnect_storm,
+    pooler::pooler_reconnect_storm_without_pauses,
     pooler::pooler_loses_its_server,
 ];
 

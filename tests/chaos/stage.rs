@@ -82,7 +82,13 @@ impl<'a> Stage<'a> {
     #[track_caller]
     pub(crate) fn steps_down(&mut self, led: &Led, cut: Stamp) {
         let took = self.fleet.stepped_down(led, cut, self.profile);
-        self.report.step_downs.push(Timing { took, bound: self.profile.step() - SLACK });
+        self.stepped_down(took, self.profile.step() - SLACK);
+    }
+
+    #[track_caller]
+    fn stepped_down(&mut self, took: Duration, bound: Duration) {
+        assert!(took <= bound + SLACK, "{took:?} of {bound:?}\n{}", self.fleet.told());
+        self.report.step_downs.push(Timing { took, bound });
     }
 
     /// The row is not any more what the leader wrote: its next renewal is refused, which ends the term at once, and
@@ -98,7 +104,7 @@ impl<'a> Stage<'a> {
             _ => false,
         });
         assert!(refused, "{}", self.fleet.told());
-        self.report.step_downs.push(Timing { took: lost.saturating_sub(since), bound });
+        self.stepped_down(lost.saturating_sub(since), bound);
     }
 
     /// Nobody has been able to renew since `cut`, until `lift` has ended that: the leader steps down, nobody leads
@@ -139,6 +145,7 @@ impl<'a> Stage<'a> {
         next
     }
 
+    #[track_caller]
     fn took_over(&mut self, took: Duration, bound: Duration) {
         assert!(took <= bound + SLACK, "{took:?} of {bound:?}\n{}", self.fleet.told());
         self.report.take_overs.push(Timing { took, bound });

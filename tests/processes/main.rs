@@ -98,8 +98,6 @@ const PLAIN: &[Plain] = tests![
     stalls::b11_the_path_swallows_replies,
     stalls::b11_the_path_holds_requests_back,
     stalls::b11_the_peer_is_mute,
-    outages::a_pooler_that_restarts_costs_no_term,
-    outages::a_paused_pooler_leaves_nobody_leading_until_it_goes_on,
     pooler::b21_connections_and_columns_come_and_go_under_eight_nodes,
     pooler::b22_settings_of_a_neighbour_do_not_matter_to_four_nodes,
     pooler::b22_a_statement_timeout_left_behind_costs_the_term_and_no_more,

@@ -1,4 +1,4 @@
-//! The pooler or the server goes away and comes back.
+//! The server goes away and comes back.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_testground::Postgres;
 
 use crate::figures::figure;
-use crate::fleet::{Fleet, Ground, LIMIT, Led, Way};
+use crate::fleet::{Fleet, Ground, Led, Way};
 use crate::line::{Line, now};
 use crate::profile::{P3, SLACK};
 
@@ -16,47 +16,6 @@ fn two(ground: &Ground<'_>) -> (Fleet, Led) {
     fleet.start(&ground.options("b"));
     fleet.await_held(&first, P3.renew * 3);
     (fleet, first)
-}
-
-pub(crate) fn a_pooler_that_restarts_costs_no_term() {
-    let ground = Ground::shared(Way::Pooled);
-    let pooler = ground.pooler.as_ref().expect("there is one");
-    let (mut fleet, first) = two(&ground);
-    for _ in 0..3 {
-        ground.await_renewal();
-        pooler.restart();
-        ground.await_renewal();
-        pooler.kill9();
-        pooler.start();
-    }
-    ground.await_renewal();
-    let restarted = now();
-    fleet.await_story(LIMIT, "the leader goes on", |fleet| {
-        (fleet.certain(first.fence)?.1 > restarted + P3.lease).then_some(())
-    });
-    fleet.no_lost();
-    fleet.verify(&ground, P3, 1);
-}
-
-pub(crate) fn a_paused_pooler_leaves_nobody_leading_until_it_goes_on() {
-    let ground = Ground::shared(Way::Pooled);
-    let pooler = ground.pooler.as_ref().expect("there is one");
-    let (mut fleet, first) = two(&ground);
-    pooler.admin("PAUSE");
-    let paused = now();
-    let down = fleet.stepped_down(&first, paused, P3);
-    sleep((paused + P3.lease + P3.retry * 2).saturating_sub(now()));
-    fleet.read();
-    assert_eq!(fleet.leads().len(), 1, "{}", fleet.told());
-    let resumed = now();
-    pooler.admin("RESUME");
-    let next = fleet.await_lead(P3.take(), "somebody leads again", |led| led.fence > first.fence);
-    figure(format_args!(
-        "PAUSE: stepped down after {down:.1?}, led again {:.1?} after RESUME",
-        next.at.saturating_sub(resumed)
-    ));
-    fleet.await_held(&next, P3.renew * 2);
-    fleet.verify(&ground, P3, 2);
 }
 
 pub(crate) fn b26_nobody_leads_while_the_server_is_down_and_nobody_sleeps_longer(way: Way) {
