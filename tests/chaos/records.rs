@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use tenure::PostgresStore;
 use tenure_testground::Mode;
 
-use crate::fleet::line::{Line, now};
+use crate::fleet::line::{Line, Stamp, now};
 use crate::fleet::profile::SLACK;
 use crate::fleet::stillness::BROKEN;
 use crate::fleet::{Ground, LIMIT, Led, Way};
@@ -21,6 +21,14 @@ enum Leader {
     Hears,
     /// Its path is black-holed, so that it leads up to its deadline.
     IsCutOff,
+}
+
+/// Nobody could have seen the change before `changed`, and all had seen the row before.
+#[track_caller]
+fn is_waited_for(stage: &Stage<'_>, next: &Led, changed: Stamp) {
+    // Where the row shows another version of the same term, its age may be credited.
+    let (waited, lease) = (next.at - changed, stage.profile.lease);
+    assert!(waited >= lease - lease / 40, "{BROKEN}: {waited:?}\n{}", stage.fleet.told());
 }
 
 /// Breaks the row under `led`: the term ends, and nobody leads before the longest lease is over.
@@ -38,9 +46,7 @@ fn survive(stage: &mut Stage<'_>, led: &Led, leader: Leader, fault: impl FnOnce(
         Leader::IsCutOff => stage.steps_down(led, broken),
     }
     let next = stage.leads_again(led, broken, stage.profile.take() - SLACK);
-    // Where the row shows another version of the same term, its age may be credited.
-    let (waited, lease) = (next.at - before, stage.profile.lease);
-    assert!(waited >= lease - lease / 40, "{BROKEN}: {waited:?}\n{}", stage.fleet.told());
+    is_waited_for(stage, &next, before);
     stage.proxies[led.node].set(Mode::Pass);
     let healed = now();
     stage.goes_on(&next);
@@ -91,11 +97,13 @@ pub(crate) fn table_dropped_and_recreated(way: Way) -> Report {
         assert!(stage.fleet.nodes[node].story.lines.iter().any(told), "{}", stage.fleet.told());
     }
     let store = PostgresStore::connect(&stage.ground.dsn()).expect("a usable DSN");
+    let before = now();
     store.ensure_schema().expect("the table is not there");
     let created = now();
     // The nodes pause for a retry period after what is fatal.
     let bound = stage.profile.take() - SLACK + stage.profile.retry;
     let next = stage.leads_again(&first, created, bound);
+    is_waited_for(&stage, &next, before);
     stage.goes_on(&next);
     stage.calms(created);
     stage.finish_by_stories(2)
