@@ -1,9 +1,11 @@
 //! Watching, stopping and re-executing processes.
 
 use crate::scene;
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
+use rustix::process::{Pid, Resource, Signal, getrlimit};
 use std::fmt::Display;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -68,16 +70,19 @@ pub fn limit_threads(pid: u32, most: Option<u64>) {
     limit(pid, Resource::Nproc, most);
 }
 
-/// The soft limit, which may be raised again.
+/// The soft limit, which may be raised again. Set as the user that the process runs as: root in a container has no say
+/// in the limits of others.
 fn limit(pid: u32, resource: Resource, most: Option<u64>) {
-    let ours = getrlimit(resource);
-    let limit = Rlimit { current: most.or(ours.current), maximum: ours.maximum };
-    prlimit(Some(id(pid)), resource, limit)
-        .unwrap_or_else(|error| panic!("can't limit {resource:?} of process {pid}: {error}"));
-}
-
-fn id(pid: u32) -> Pid {
-    i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id")
+    let option = if resource == Resource::Nproc { "--nproc" } else { "--nofile" };
+    let most = most.or(getrlimit(resource).current).map_or("unlimited".to_owned(), |most| most.to_string());
+    let owner = std::fs::metadata(format!("/proc/{pid}")).unwrap_or_else(|error| panic!("no {pid}: {error}"));
+    let mut command = Command::new("prlimit");
+    command.args(["--pid", &pid.to_string(), &format!("{option}={most}:")]);
+    if owner.uid() != rustix::process::geteuid().as_raw() {
+        command.uid(owner.uid()).gid(owner.gid());
+    }
+    let output = command.output().unwrap_or_else(|error| panic!("can't run prlimit: {error}"));
+    assert!(output.status.success(), "prlimit: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// What `/proc/PID/stat` says about a process.
@@ -143,7 +148,8 @@ pub fn kill_process(pid: u32) {
 
 /// Sends a signal; a process that is gone already is no error.
 pub(crate) fn signal(pid: u32, signal: Signal) {
-    match rustix::process::kill_process(id(pid), signal) {
+    let target = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
+    match rustix::process::kill_process(target, signal) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(error) => panic!("can't send {signal:?} to process {pid}: {error}"),
     }
