@@ -205,8 +205,8 @@ pub(crate) fn everyone_partitioned(way: Way) -> Report {
         stage.nobody_leads_for(stage.profile.lease);
         stage.set_all(Mode::Pass);
         let healed = now();
-        // The lease has run out long ago, and at least whoever held it knows.
-        led = stage.leads_again(&led, healed, stage.profile.hand() - SLACK);
+        // Where the cut hit a renewal that landed, its state is new to everybody, and is waited out.
+        led = stage.leads_again(&led, healed, stage.profile.take() - SLACK);
         stage.fleet.await_held(&led, stage.profile.renew * 2);
     }
     stage.calms(now());
