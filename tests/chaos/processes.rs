@@ -18,11 +18,11 @@ pub(crate) fn leader_crashes(way: Way) -> Report {
     let mut led = stage.first;
     for n in 3..6 {
         stage.fleet.kill(led.node);
+        // By those who have seen its renewals: a newcomer would go by the expiry.
+        led = stage.takes_over(&led);
+        stage.taken_after_the_expiry(&led);
         stage.join(&format!("n{n}"));
-        let next = stage.takes_over(&led);
-        stage.taken_after_the_expiry(&next);
-        stage.fleet.await_held(&next, stage.profile.renew * 2);
-        led = next;
+        stage.fleet.await_held(&led, stage.profile.renew * 2);
     }
     stage.calms(now());
     stage.finish(4)
@@ -150,9 +150,9 @@ pub(crate) fn b05_wall_clocks_days_apart(way: Way) -> Report {
     stage.nothing_failed();
     for n in 3..6 {
         stage.fleet.kill(led.node);
-        stage.join_with(&format!("n{n}"), |options| mislead(n, options));
         led = stage.takes_over(&led);
         stage.taken_after_the_expiry(&led);
+        stage.join_with(&format!("n{n}"), |options| mislead(n, options));
         stage.fleet.await_held(&led, stage.profile.renew);
     }
     stage.calms(now());
