@@ -34,10 +34,13 @@ pub(crate) fn wan_latency_and_jitter(way: Way) -> Report {
     stage.proxies[0].reset_all();
     stage.goes_on(&first);
     stage.fleet.no_lost();
+    // The answer to the last renewal arrives, and the next one is not sent yet.
+    stage.ground.await_renewal();
+    sleep(by * 3);
     stage.proxies[0].set(Mode::BlackHole);
     let cut = now();
     stage.steps_down(&first, cut);
-    // The last renewal that was answered took at least that long to the server: it was sent that much earlier.
+    // That renewal took at least so long to the server: it was sent that much earlier.
     let row = stage.ground.rows().into_iter().rev().find(|row| row.fence == first.fence).expect("a row");
     let sent = rows::stamp(row.renewed) - by;
     let to = stage.fleet.certain(first.fence).expect("it has led").1;
