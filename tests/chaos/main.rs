@@ -9,10 +9,13 @@ mod database;
 mod fleet;
 mod network;
 mod pooler;
+mod processes;
 mod records;
 mod report;
+mod scarcity;
 mod stage;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -38,6 +41,22 @@ macro_rules! scenarios {
 const BOTH_WAYS: &[Scenario] = scenarios![
     network::leader_partitioned,
     network::leader_black_holed,
+    network::steady_state,
+    network::wan_latency_and_jitter,
+    network::replies_lost_but_requests_arrive,
+    network::connections_reset_in_mid_query,
+    network::bandwidth_collapse,
+    network::flapping_path,
+    network::everyone_partitioned,
+    processes::leader_crashes,
+    processes::graceful_hand_over,
+    processes::rolling_restart_of_a_fleet,
+    processes::leader_stopped_for_longer_than_its_lease,
+    processes::leader_stopped_for_less,
+    processes::b05_wall_clocks_days_apart,
+    processes::cpu_starvation,
+    scarcity::descriptors_exhausted,
+    scarcity::b31_signal_storm,
     database::database_paused,
     database::database_restarts,
     database::database_restarts_at_once,
@@ -59,6 +78,9 @@ const BOTH_WAYS: &[Scenario] = scenarios![
     records::table_replaced_by_an_older_dump,
     records::table_replaced_and_the_leader_cut_off,
 ];
+
+/// What only root can set up.
+const ROOTS: &[Scenario] = scenarios![scarcity::threads_exhausted];
 
 /// Where a pooler would change nothing, or would hide what is to be shown.
 const DIRECT: &[Scenario] = &[];
@@ -88,10 +110,17 @@ struct Options {
     arguments: Arguments,
 }
 
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
 fn trials(options: &Options) -> Vec<Trial> {
     let ways = |scenarios: &'static [Scenario], way| scenarios.iter().map(move |scenario| (scenario, way));
+    let roots = if is_root() { ROOTS } else { &[] };
     let all = ways(BOTH_WAYS, Way::Direct)
         .chain(ways(BOTH_WAYS, Way::Pooled))
+        .chain(ways(roots, Way::Direct))
+        .chain(ways(roots, Way::Pooled))
         .chain(ways(DIRECT, Way::Direct))
         .chain(ways(POOLED, Way::Pooled));
     let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only.as_str()));

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use tenure::LossCause;
-use tenure_testground::{Mode, Proxy};
+use tenure_testground::{Counters, Mode, Proxy, await_until};
 
 use crate::fleet::line::{Line, Stamp, now};
 use crate::fleet::node::Options;
 use crate::fleet::profile::{P3, Profile, SLACK};
+use crate::fleet::rows::{Takeover, takeover};
 use crate::fleet::stillness::BROKEN;
 use crate::fleet::{Fleet, Ground, LIMIT, Led, history, rows};
 use crate::report::{Report, Timing};
@@ -66,11 +67,18 @@ impl<'a> Stage<'a> {
 
     /// Starts one more node, on the path of its own that it gets.
     pub(crate) fn join(&mut self, label: &str) -> usize {
+        self.join_with(label, |_| ())
+    }
+
+    /// `change` gets what the node is to be started with.
+    pub(crate) fn join_with(&mut self, label: &str, change: impl FnOnce(&mut Options)) -> usize {
         let proxy = Proxy::to(self.ground.addr());
         let dsn = self.ground.database.dsn_through(proxy.port());
         self.proxies.push(proxy);
         let profile = self.profile;
-        self.fleet.start(&Options { dsn, profile, ..self.ground.options(label) })
+        let mut options = Options { dsn, profile, ..self.ground.options(label) };
+        change(&mut options);
+        self.fleet.start(&options)
     }
 
     /// Every path at once.
@@ -145,6 +153,48 @@ impl<'a> Stage<'a> {
         next
     }
 
+    /// SIGTERM to the leader: it releases the lease and ends in order, and another one leads soon.
+    #[track_caller]
+    pub(crate) fn hands_over(&mut self, led: &Led) -> Led {
+        self.fleet.terminate(led.node);
+        let mut released = None;
+        await_until(self.profile.op + SLACK, "the lease is released", || {
+            let rows = self.ground.rows();
+            released = rows.iter().find(|row| row.fence == led.fence && row.is_released()).map(|row| row.at);
+            released.is_some()
+        });
+        let since = rows::stamp(released.expect("just seen"));
+        let next = self.leads_again(led, since, self.profile.hand() - SLACK);
+        let taken = takeover(&self.ground.rows(), next.fence);
+        let soon = self.profile.retry + SLACK;
+        assert!(matches!(taken, Takeover::AfterRelease(gap) if gap <= soon), "{taken:?}");
+        self.ends_in_order(led.node);
+        next
+    }
+
+    /// A node that was asked to has shut down, in time.
+    #[track_caller]
+    pub(crate) fn ends_in_order(&mut self, node: usize) {
+        let within = self.profile.op + Duration::from_secs(1) + SLACK;
+        let (status, _) = self.fleet.await_exit(node, within);
+        assert!(status.success(), "{status}\n{}", self.fleet.told());
+        let how = self.fleet.await_story(LIMIT, "it says how it ended", |fleet| {
+            fleet.nodes[node].story.lines.iter().find_map(|line| match line {
+                Line::Ended { how, .. } => Some(how.clone()),
+                _ => None,
+            })
+        });
+        assert_eq!(how, "clean");
+    }
+
+    /// The row's own history says that this term began after the expiry of the one before, and soon.
+    #[track_caller]
+    pub(crate) fn taken_after_the_expiry(&self, led: &Led) {
+        let taken = takeover(&self.ground.rows(), led.fence);
+        let soon = self.profile.retry + SLACK;
+        assert!(matches!(taken, Takeover::AfterExpiry(gap) if gap <= soon), "{taken:?}");
+    }
+
     #[track_caller]
     fn took_over(&mut self, took: Duration, bound: Duration) {
         assert!(took <= bound + SLACK, "{took:?} of {bound:?}\n{}", self.fleet.told());
@@ -158,6 +208,22 @@ impl<'a> Stage<'a> {
         self.fleet.await_story(LIMIT, &format!("fence {fence} goes on"), |fleet| {
             (fleet.certain(fence)?.1 > until).then_some(())
         });
+    }
+
+    /// Waits until the row has been written so often.
+    #[track_caller]
+    pub(crate) fn await_rows(&self, count: usize) {
+        await_until(LIMIT, format_args!("{count} states of the row"), || self.ground.rows().len() >= count);
+    }
+
+    /// What goes through the first leader's path for its next renewal. Where it has to connect for it that takes two
+    /// round trips and not one.
+    #[track_caller]
+    pub(crate) fn cost_of_a_renewal(&self, round_trips: u64) -> Counters {
+        let path = &self.proxies[self.first.node];
+        path.reset_counters();
+        await_until(LIMIT, "a renewal", || path.snapshot().round_trips >= round_trips);
+        path.snapshot()
     }
 
     /// Nobody has led for `time` from now on, and nobody leads.
@@ -187,6 +253,22 @@ impl<'a> Stage<'a> {
         steady
     }
 
+    /// No call of any node has failed, and no term has ended.
+    #[track_caller]
+    pub(crate) fn nothing_failed(&mut self) {
+        self.fleet.read();
+        assert!(self.failures().is_empty(), "{}", self.fleet.told());
+        self.fleet.no_lost();
+    }
+
+    /// The longest time between two states of the row.
+    pub(crate) fn longest_gap(&self) -> Duration {
+        let rows = self.ground.rows();
+        let gaps =
+            rows.windows(2).map(|pair| Duration::from_micros((pair[1].at - pair[0].at).unsigned_abs()));
+        gaps.max().expect("renewals")
+    }
+
     fn survivors(&self) -> Vec<usize> {
         self.fleet.running().into_iter().filter(|node| *node < self.before.len()).collect()
     }
@@ -197,6 +279,15 @@ impl<'a> Stage<'a> {
         self.count();
         self.fleet.verify(&self.ground, self.profile, terms);
         self.filled()
+    }
+
+    /// Ends the fleet of which nobody but the first leader has ever led.
+    #[track_caller]
+    pub(crate) fn finish_with_one_term(mut self) -> Report {
+        self.fleet.read();
+        self.fleet.no_lost();
+        assert_eq!(self.fleet.leads().len(), 1, "{}", self.fleet.told());
+        self.finish(1)
     }
 
     /// Ends the fleet where the scenario has stepped the database's clock or changed the row, so that only the

@@ -11,7 +11,10 @@ pub(crate) mod profile;
 pub(crate) mod rows;
 pub(crate) mod stillness;
 
-use std::process::ExitStatus;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use tenure_testground::{Process, await_until, descriptors, threads};
@@ -51,6 +54,19 @@ pub(crate) struct Led {
     pub(crate) fence: i64,
 }
 
+/// Starts a node as another user, who perhaps may not run this program from where it is.
+fn spawn_as(user: u32, options: &Options) -> Process {
+    let dir = tempfile::tempdir().expect("a directory");
+    let copy = dir.path().join("node");
+    std::fs::copy(std::env::current_exe().expect("this program"), &copy).expect("a copy of this program");
+    std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("one's own directory");
+    let mut command = Command::new(copy);
+    command.uid(user).gid(user).current_dir("/");
+    options.put(&mut command);
+    // Once it runs it needs the file no more.
+    Process::spawn(command)
+}
+
 impl Fleet {
     pub(crate) fn new() -> Fleet {
         Fleet::default()
@@ -58,7 +74,10 @@ impl Fleet {
 
     /// Starts a node and returns its number.
     pub(crate) fn start(&mut self, options: &Options) -> usize {
-        let process = Process::spawn_self(|command| options.put(command));
+        let process = match options.user {
+            None => Process::spawn_self(|command| options.put(command)),
+            Some(user) => spawn_as(user, options),
+        };
         let story = Story { label: options.label.clone(), lines: Vec::new(), cut_off: false };
         self.nodes.push(Node { process, story, running: true });
         self.nodes.len() - 1

@@ -62,6 +62,8 @@ pub(crate) struct Options {
     pub(crate) schema: bool,
     /// Whatever else is to be in its environment.
     pub(crate) env: Vec<(String, String)>,
+    /// Who it runs as, if not as whoever runs this; only root may choose.
+    pub(crate) user: Option<u32>,
 }
 
 impl Options {
@@ -94,6 +96,7 @@ impl Options {
             },
             schema: var(SCHEMA)? == "true",
             env: Vec::new(),
+            user: None,
         })
     }
 }
