@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod alone;
+mod callbacks;
 mod chaos;
 mod contention;
+mod crowd;
 mod exits;
 #[path = "../fleet/mod.rs"]
 mod fleet;
@@ -17,8 +19,11 @@ mod pooler;
 mod replies;
 mod rights;
 mod rows_tests;
+mod scarce;
+mod secrets;
 mod stalls;
 mod takeover;
+mod work;
 
 use std::process::ExitCode;
 
@@ -64,6 +69,7 @@ const BOTH_WAYS: &[OnAWay] = tests![
     replies::b19_a_black_hole_under_a_leader,
     replies::rule_2_on_a_slow_path_the_term_counts_from_the_send,
     replies::b28_one_renewal_that_is_reset_or_swallowed_costs_no_term,
+    replies::b28_a_renewal_that_is_reset_is_made_again_at_once,
     exits::b09_a_shutdown_while_a_renewal_is_held_up_still_releases,
     exits::b09_process_exit_hands_over_like_a_crash,
     exits::b09_a_guard_in_a_static_hands_over_like_a_crash,
@@ -73,6 +79,8 @@ const BOTH_WAYS: &[OnAWay] = tests![
     rights::b23_twenty_four_processes_create_the_table_and_elect_one,
     outages::b26_nobody_leads_while_the_server_is_down_and_nobody_sleeps_longer,
     outages::b26_a_server_that_crashes_again_and_again,
+    outages::b26_after_a_long_outage_nobody_has_backed_off,
+    outages::b26_six_immediate_restarts,
     chaos::random_faults_double_nobody,
     contention::sixteen_candidates_and_two_thousand_terms,
     contention::rule_14_candidates_that_look_write_nothing,
@@ -86,6 +94,7 @@ const BOTH_WAYS: &[OnAWay] = tests![
 /// What only root can set up.
 const ROOTS: &[Plain] = tests![
     alone::b27_without_threads_there_is_an_error_and_no_panic,
+    scarce::b27_an_elector_without_threads_is_an_error_and_leaves_no_lease,
     alone::rule_3_the_clock_counts_what_the_machine_slept,
     alone::rule_7_a_store_without_threads_gives_an_error_and_no_panic,
 ];
@@ -106,9 +115,21 @@ const PLAIN: &[Plain] = tests![
     leaks::rule_7_dropping_the_store_ends_its_threads_and_connections,
     leaks::rule_7_a_resolver_that_never_answers,
     leaks::a_process_without_descriptors_gets_an_error_and_recovers,
-    leaks::b20_the_password_may_come_from_the_environment,
+    secrets::b20_whatever_is_shown_the_password_is_not_in_it,
+    secrets::b20_the_password_may_come_from_the_environment,
     alone::b27_two_hundred_terms_leave_no_thread_and_no_descriptor,
     alone::nobody_spins,
+    scarce::b27_hundreds_of_refused_connections_leave_nothing_behind,
+    scarce::b27_lost_answers_pile_up_no_sessions,
+    scarce::b27_a_leader_without_descriptors_steps_down_and_recovers,
+    work::b10_a_shutdown_with_enough_grace_renews_until_the_work_has_ended,
+    work::b10_a_shutdown_past_its_grace_leaves_the_lease_to_expire,
+    work::b10_a_partition_cancels_the_work_in_time_and_shows_its_overrun,
+    work::b12_work_that_panics_hands_over_and_says_why,
+    work::b12_work_that_returns_hands_over,
+    work::b12_a_store_that_panics_in_a_renewal_costs_the_term_and_no_more,
+    callbacks::b13_callbacks_that_sleep_for_three_leases_lose_nothing,
+    crowd::b25_two_hundred_followers,
     rights::b01_a_leader_that_may_not_write_any_more_steps_down,
 ];
 
