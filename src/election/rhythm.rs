@@ -123,6 +123,7 @@ mod tests {
         // A renewal that did not come is not waited for in a tight loop.
         assert!(rhythm.next_poll(ms(10_400), retry, 0) >= ms(12_650));
     }
+
     #[test]
     fn one_poll_for_each_renewal_is_enough_where_they_are_close() {
         let mut rhythm = Rhythm::default();
