@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod alone;
-mod chaos;
 mod contention;
 mod exits;
 #[path = "../fleet/mod.rs"]
@@ -73,7 +72,6 @@ const BOTH_WAYS: &[OnAWay] = tests![
     rights::b23_twenty_four_processes_create_the_table_and_elect_one,
     outages::b26_nobody_leads_while_the_server_is_down_and_nobody_sleeps_longer,
     outages::b26_a_server_that_crashes_again_and_again,
-    chaos::random_faults_double_nobody,
     contention::sixteen_candidates_and_two_thousand_terms,
     contention::rule_14_candidates_that_look_write_nothing,
     in_process::leading_from_inside_an_async_runtime,

@@ -1,0 +1,143 @@
+//! Holds what the nodes have said against the promise, again and again, and puts away what is settled, so that an
+//! hour costs no more than a minute.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::arena::Cut;
+use crate::fleet::Fleet;
+use crate::fleet::history::{self, AtLeast, Story};
+use crate::fleet::line::{Line, Stamp};
+use crate::fleet::profile::P3;
+
+/// A term as its holder told of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Term {
+    pub(crate) node: usize,
+    pub(crate) fence: i64,
+    pub(crate) led_at: Stamp,
+    /// When it was certainly live.
+    pub(crate) certain: Option<(Stamp, Stamp)>,
+    pub(crate) lost: Option<Stamp>,
+    /// No more lines about it will come.
+    closed: bool,
+}
+
+/// The terms of which there still are lines, by fence.
+pub(crate) fn terms(fleet: &Fleet) -> Vec<Term> {
+    let running = fleet.running();
+    let mut terms: Vec<Term> = Vec::new();
+    for (node, line) in fleet.lines() {
+        let last = terms.last_mut().filter(|term| term.node == node);
+        match (line, last) {
+            (Line::Lead { at, fence }, _) => {
+                let closed = !running.contains(&node);
+                let (certain, lost) = (None, None);
+                terms.push(Term { node, fence: *fence, led_at: *at, certain, lost, closed });
+            }
+            (Line::Held { from, to, .. }, Some(term)) => term.certain = Some((*from, *to)),
+            (Line::Lost { at, .. }, Some(term)) => term.lost = Some(*at),
+            (Line::Stopped { .. }, Some(term)) => term.closed = true,
+            _ => {}
+        }
+    }
+    terms.sort_by_key(|term| term.fence);
+    terms
+}
+
+/// What is put away: all terms of these fences have ended by then.
+#[derive(Debug, Default)]
+struct Archive {
+    fences: BTreeSet<i64>,
+    end: Stamp,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    archive: Archive,
+    /// From the moment when the leader was cut off to its own word that its term is over.
+    pub(crate) worst_step_down: Duration,
+    pub(crate) step_downs: usize,
+}
+
+impl Judge {
+    pub(crate) fn terms(&self, fleet: &Fleet) -> usize {
+        self.archive.fences.len() + terms(fleet).len()
+    }
+
+    /// Everything that is wrong, in what has not been put away and where that meets what has been.
+    pub(crate) fn faults(&self, fleet: &Fleet, cuts: &[Cut]) -> Vec<String> {
+        let running = fleet.running();
+        let stories = fleet.nodes.iter().enumerate().map(|(node, n)| {
+            // Whoever still runs owes no end.
+            let cut_off = n.story.cut_off || running.contains(&node);
+            Story { cut_off, ..n.story.clone() }
+        });
+        let stories: Vec<Story> = stories.collect();
+        let mut faults = history::faults(&stories, AtLeast { terms: 0, held: Duration::ZERO });
+        let terms = terms(fleet);
+        for term in &terms {
+            if self.archive.fences.contains(&term.fence) {
+                faults.push(format!("a fence was used before: {term:?}"));
+            }
+            let (end, highest) = (self.archive.end, self.archive.fences.last());
+            if let Some((from, _)) = term.certain {
+                if from < end {
+                    faults.push(format!("two leaders until {end:?}: an earlier one and {term:?}"));
+                }
+                if highest.is_some_and(|highest| *highest > term.fence) {
+                    faults.push(format!("fences fall: {highest:?} came before {term:?}"));
+                }
+            }
+        }
+        faults.extend(cuts.iter().filter_map(|cut| too_long(cut, &terms)));
+        faults
+    }
+
+    /// Puts away what was over before `horizon`, and takes note of the cuts.
+    pub(crate) fn archive(&mut self, fleet: &mut Fleet, cuts: &mut Vec<Cut>, horizon: Stamp) {
+        let terms = terms(fleet);
+        for cut in cuts.drain(..) {
+            let lost = terms.iter().find(|term| term.fence == cut.fence).and_then(|term| term.lost);
+            // Nobody can step down while it is frozen.
+            if let Some(lost) = lost.filter(|lost| !cut.frozen && *lost > cut.from && Some(*lost) < cut.to) {
+                self.step_downs += 1;
+                self.worst_step_down = self.worst_step_down.max(lost - cut.from);
+            }
+        }
+        let ended = |term: &Term| {
+            let end = term.certain.map_or(term.led_at, |(_, to)| to);
+            term.closed && end < horizon && term.lost.unwrap_or(end) < horizon
+        };
+        for term in terms.iter().take_while(|term| ended(term)) {
+            self.archive.fences.insert(term.fence);
+            self.archive.end = self.archive.end.max(term.certain.map_or(Stamp::ZERO, |(_, to)| to));
+        }
+        for node in &mut fleet.nodes {
+            node.process.forget();
+            node.story.lines.retain(|line| self.is_needed(line, horizon));
+        }
+    }
+
+    fn is_needed(&self, line: &Line, horizon: Stamp) -> bool {
+        match line {
+            Line::Started { .. } | Line::Exit { .. } => true,
+            Line::Lead { fence, .. }
+            | Line::Held { fence, .. }
+            | Line::Lost { fence, .. }
+            | Line::Stopped { fence, .. } => !self.archive.fences.contains(fence),
+            // The highest term that a node has seen may be an old one.
+            Line::Seen { fence, .. } => !self.archive.fences.contains(fence) || line.at() >= horizon,
+            Line::Check { .. } | Line::Err { .. } | Line::Ended { .. } => line.at() >= horizon,
+        }
+    }
+}
+
+/// The leader was cut off, and was told that it leads later than the last answer before can have allowed.
+fn too_long(cut: &Cut, terms: &[Term]) -> Option<String> {
+    let latest = cut.from + P3.term();
+    let term = terms.iter().find(|term| term.fence == cut.fence && term.node == cut.node)?;
+    let (_, until) = term.certain?;
+    let still_cut = cut.to.is_none_or(|to| to > latest);
+    (still_cut && until > latest).then(|| format!("led {:?} too long: {term:?} {cut:?}", until - latest))
+}
