@@ -17,6 +17,8 @@ use crate::summary::{Figures, Lasting};
 
 /// Between two looks at what the nodes say.
 const LOOK: Duration = Duration::from_millis(10);
+/// A broken promise is to be noticed while one can still see what led to it.
+const JUDGE_EVERY: Duration = Duration::from_secs(5);
 /// A burst that would be shorter is left out.
 const SHORTEST: Duration = Duration::from_secs(5);
 /// Before the first burst, and what a later calm takes at most as a rule.
@@ -34,6 +36,7 @@ pub(crate) struct Soak<'a> {
     /// The last burst's beginning.
     burst: Stamp,
     told: u64,
+    judged: Stamp,
 }
 
 pub(crate) fn run(seed: u64, length: Duration) {
@@ -52,6 +55,7 @@ pub(crate) fn run(seed: u64, length: Duration) {
         begun,
         burst: begun,
         told: 0,
+        judged: begun,
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| soak.go()));
     if let Err(panic) = outcome {
@@ -109,8 +113,12 @@ impl Soak<'_> {
     }
 
     fn look(&mut self) {
-        sleep(LOOK.min(P3.retry));
+        sleep(LOOK);
         self.arena.fleet.read();
+        if now() > self.judged + JUDGE_EVERY {
+            self.judged = now();
+            self.judge_now();
+        }
         let minute = (now() - self.begun).as_secs() / 60;
         if minute > self.told {
             self.told = minute;

@@ -97,14 +97,12 @@ impl Judge {
     /// Puts away what was over before `horizon`, and takes note of the cuts.
     pub(crate) fn archive(&mut self, fleet: &mut Fleet, cuts: &mut Vec<Cut>, horizon: Stamp) {
         let terms = terms(fleet);
-        for cut in cuts.drain(..) {
-            let lost = terms.iter().find(|term| term.fence == cut.fence).and_then(|term| term.lost);
-            // Nobody can step down while it is frozen.
-            if let Some(lost) = lost.filter(|lost| !cut.frozen && *lost > cut.from && Some(*lost) < cut.to) {
-                self.step_downs += 1;
-                self.worst_step_down = self.worst_step_down.max(lost - cut.from);
-            }
+        for cut in cuts.iter() {
+            let Some(took) = stepped_down(cut, cuts, &terms) else { continue };
+            self.step_downs += 1;
+            self.worst_step_down = self.worst_step_down.max(took);
         }
+        cuts.clear();
         let ended = |term: &Term| {
             let end = term.certain.map_or(term.led_at, |(_, to)| to);
             term.closed && end < horizon && term.lost.unwrap_or(end) < horizon
@@ -140,4 +138,17 @@ fn too_long(cut: &Cut, terms: &[Term]) -> Option<String> {
     let (_, until) = term.certain?;
     let still_cut = cut.to.is_none_or(|to| to > latest);
     (still_cut && until > latest).then(|| format!("led {:?} too long: {term:?} {cut:?}", until - latest))
+}
+
+/// How long after the cut the leader itself knew, where it was cut off and awake until then.
+fn stepped_down(cut: &Cut, cuts: &[Cut], terms: &[Term]) -> Option<Duration> {
+    let lost = terms.iter().find(|term| term.fence == cut.fence)?.lost?;
+    let asleep = |other: &Cut| {
+        other.frozen
+            && other.fence == cut.fence
+            && other.from < lost
+            && other.to.is_none_or(|to| to > cut.from)
+    };
+    let by_itself = lost > cut.from && Some(lost) < cut.to && !cuts.iter().any(asleep);
+    by_itself.then(|| lost - cut.from)
 }

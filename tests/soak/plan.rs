@@ -196,6 +196,8 @@ pub(crate) enum Tampering {
     Truncated,
     /// To what it was so many writes ago.
     SetBack(u64),
+    /// To the last that was released of an earlier term.
+    SetBackToReleased,
 }
 
 impl fmt::Display for Tampering {
@@ -204,6 +206,7 @@ impl fmt::Display for Tampering {
             Tampering::Deleted => "row deleted",
             Tampering::Truncated => "table truncated",
             Tampering::SetBack(_) => "row set back",
+            Tampering::SetBackToReleased => "row set back to a released one",
         })
     }
 }
@@ -252,10 +255,11 @@ impl Plan {
         let length = Duration::from_secs_f64(5.0 + 35.0 * part * part);
         // From one fault on another to one that everybody has got over before the next.
         let pace = self.rng.u64(150..2_500);
-        let tampering = match self.rng.u8(..6) {
+        let tampering = match self.rng.u8(..8) {
             0 => Some(Tampering::Deleted),
             1 => Some(Tampering::Truncated),
             2 => Some(Tampering::SetBack(self.rng.u64(1..150))),
+            3 => Some(Tampering::SetBackToReleased),
             _ => None,
         };
         let (mut faults, mut at) = (Vec::new(), Duration::ZERO);

@@ -19,7 +19,7 @@
 //! with `ClockTrust::Strict`; so are two nodes that were never told apart by anything but the random part of their
 //! identities.
 
-use tenure_testground::postgres::Transaction;
+use tenure_testground::postgres::{Error, Transaction};
 
 use crate::arena::{Arena, SEATS};
 use crate::plan::Tampering;
@@ -64,12 +64,16 @@ impl Arena<'_> {
             return None;
         }
         let fence = match how {
-            Tampering::Deleted => work.execute("DELETE FROM leader_election", &[]).map(|_| 0),
-            Tampering::Truncated => work.batch_execute("TRUNCATE leader_election").map(|()| 0),
-            Tampering::SetBack(writes) => Ok(set_back(&mut work, writes)),
+            Tampering::Deleted => work.execute("DELETE FROM leader_election", &[]).map(|_| Some(0)),
+            Tampering::Truncated => work.batch_execute("TRUNCATE leader_election").map(|()| Some(0)),
+            Tampering::SetBack(writes) => set_back(&mut work, "true", writes),
+            Tampering::SetBackToReleased => {
+                let earlier = format!("expires_at = 'epoch' AND fence < {present}");
+                set_back(&mut work, &earlier, 0)
+            }
         };
         work.commit().expect("a commit");
-        Some(fence.expect("it can be changed"))
+        fence.expect("it can be changed")
     }
 
     /// So many of the last states of the row are kept for setting it back.
@@ -79,14 +83,18 @@ impl Arena<'_> {
     }
 }
 
-/// Makes the row what it was so many writes ago, or as long ago as is known; returns its fence.
-fn set_back(work: &mut Transaction<'_>, writes: u64) -> i64 {
-    let sql = "UPDATE leader_election AS lease
+/// Makes the row what it was so many writes ago, or as long ago as is known, counting only states as wanted; returns
+/// its fence.
+fn set_back(work: &mut Transaction<'_>, wanted: &str, writes: u64) -> Result<Option<i64>, Error> {
+    let sql = format!(
+        "WITH states AS (SELECT * FROM lease_history WHERE {wanted})
+        UPDATE leader_election AS lease
           SET holder = old.holder, fence = old.fence, acquired_at = old.acquired_at,
               renewed_at = old.renewed_at, expires_at = old.expires_at
-         FROM (SELECT * FROM lease_history ORDER BY seq DESC
-               OFFSET (SELECT least($1, count(*) - 1) FROM lease_history) LIMIT 1) AS old
-        WHERE lease.name = 'e' RETURNING lease.fence";
+         FROM (SELECT * FROM states ORDER BY seq DESC
+               OFFSET (SELECT greatest(least($1, count(*) - 1), 0) FROM states) LIMIT 1) AS old
+        WHERE lease.name = 'e' RETURNING lease.fence"
+    );
     let writes = i64::try_from(writes).expect("not so many");
-    work.query_one(sql, &[&writes]).expect("an older state").get(0)
+    Ok(work.query_opt(&sql, &[&writes])?.map(|row| row.get(0)))
 }
