@@ -11,7 +11,7 @@ use crate::fleet::LIMIT;
 use crate::fleet::line::{Stamp, now};
 use crate::fleet::profile::{P3, SLACK};
 use crate::fleet::stillness::{self, BROKEN};
-use crate::judge::{Judge, terms};
+use crate::judge::{Judge, tellers, terms};
 use crate::plan::{Burst, Plan};
 use crate::summary::{Figures, Lasting};
 
@@ -191,14 +191,14 @@ impl Soak<'_> {
 
     #[track_caller]
     fn judge_now(&self) {
-        let faults = self.judge.faults(&self.arena.fleet, &self.arena.cuts);
+        let faults = self.judge.faults(&tellers(&self.arena.fleet), &self.arena.cuts);
         assert!(faults.is_empty(), "{BROKEN}: {faults:#?}");
     }
 
     /// What the stretch from `lifted` to `end` was like.
     fn weigh(&mut self, lifted: Stamp, end: Stamp) {
         self.judge_now();
-        self.figures.stretch(&terms(&self.arena.fleet), lifted, end);
+        self.figures.stretch(&terms(&tellers(&self.arena.fleet)), lifted, end);
         self.judge.archive(&mut self.arena.fleet, &mut self.arena.cuts, self.burst);
         let step = self.judge.worst_step_down;
         assert!(

@@ -23,15 +23,29 @@ pub(crate) struct Term {
     closed: bool,
 }
 
+/// What a node has said and was not put away yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Teller<'a> {
+    pub(crate) story: &'a Story,
+    pub(crate) runs: bool,
+}
+
+pub(crate) fn tellers(fleet: &Fleet) -> Vec<Teller<'_>> {
+    let running: BTreeSet<usize> = fleet.running().into_iter().collect();
+    let nodes = fleet.nodes.iter().enumerate();
+    nodes.map(|(node, n)| Teller { story: &n.story, runs: running.contains(&node) }).collect()
+}
+
 /// The terms of which there still are lines, by fence.
-pub(crate) fn terms(fleet: &Fleet) -> Vec<Term> {
-    let running = fleet.running();
+pub(crate) fn terms(tellers: &[Teller<'_>]) -> Vec<Term> {
     let mut terms: Vec<Term> = Vec::new();
-    for (node, line) in fleet.lines() {
+    let lines =
+        tellers.iter().enumerate().flat_map(|(i, teller)| teller.story.lines.iter().map(move |l| (i, l)));
+    for (node, line) in lines {
         let last = terms.last_mut().filter(|term| term.node == node);
         match (line, last) {
             (Line::Lead { at, fence }, _) => {
-                let closed = !running.contains(&node);
+                let closed = !tellers[node].runs;
                 let (certain, lost) = (None, None);
                 terms.push(Term { node, fence: *fence, led_at: *at, certain, lost, closed });
             }
@@ -62,20 +76,19 @@ pub(crate) struct Judge {
 
 impl Judge {
     pub(crate) fn terms(&self, fleet: &Fleet) -> usize {
-        self.archive.fences.len() + terms(fleet).len()
+        self.archive.fences.len() + terms(&tellers(fleet)).len()
     }
 
     /// Everything that is wrong, in what has not been put away and where that meets what has been.
-    pub(crate) fn faults(&self, fleet: &Fleet, cuts: &[Cut]) -> Vec<String> {
-        let running = fleet.running();
-        let stories = fleet.nodes.iter().enumerate().map(|(node, n)| {
-            // Whoever still runs owes no end.
-            let cut_off = n.story.cut_off || running.contains(&node);
-            Story { cut_off, ..n.story.clone() }
-        });
-        let stories: Vec<Story> = stories.collect();
+    pub(crate) fn faults(&self, tellers: &[Teller<'_>], cuts: &[Cut]) -> Vec<String> {
+        // Whoever still runs owes no end.
+        let open = |teller: &Teller<'_>| Story {
+            cut_off: teller.story.cut_off || teller.runs,
+            ..teller.story.clone()
+        };
+        let stories: Vec<Story> = tellers.iter().map(open).collect();
         let mut faults = history::faults(&stories, AtLeast { terms: 0, held: Duration::ZERO });
-        let terms = terms(fleet);
+        let terms = terms(tellers);
         for term in &terms {
             if self.archive.fences.contains(&term.fence) {
                 faults.push(format!("a fence was used before: {term:?}"));
@@ -96,13 +109,21 @@ impl Judge {
 
     /// Puts away what was over before `horizon`, and takes note of the cuts.
     pub(crate) fn archive(&mut self, fleet: &mut Fleet, cuts: &mut Vec<Cut>, horizon: Stamp) {
-        let terms = terms(fleet);
+        let terms = terms(&tellers(fleet));
         for cut in cuts.iter() {
             let Some(took) = stepped_down(cut, cuts, &terms) else { continue };
             self.step_downs += 1;
             self.worst_step_down = self.worst_step_down.max(took);
         }
         cuts.clear();
+        self.put_away(&terms, horizon);
+        for node in &mut fleet.nodes {
+            node.process.forget();
+            node.story.lines.retain(|line| self.is_needed(line, horizon));
+        }
+    }
+
+    fn put_away(&mut self, terms: &[Term], horizon: Stamp) {
         let ended = |term: &Term| {
             let end = term.certain.map_or(term.led_at, |(_, to)| to);
             term.closed && end < horizon && term.lost.unwrap_or(end) < horizon
@@ -110,10 +131,6 @@ impl Judge {
         for term in terms.iter().take_while(|term| ended(term)) {
             self.archive.fences.insert(term.fence);
             self.archive.end = self.archive.end.max(term.certain.map_or(Stamp::ZERO, |(_, to)| to));
-        }
-        for node in &mut fleet.nodes {
-            node.process.forget();
-            node.story.lines.retain(|line| self.is_needed(line, horizon));
         }
     }
 
@@ -151,4 +168,35 @@ fn stepped_down(cut: &Cut, cuts: &[Cut], terms: &[Term]) -> Option<Duration> {
     };
     let by_itself = lost > cut.from && Some(lost) < cut.to && !cuts.iter().any(asleep);
     by_itself.then(|| lost - cut.from)
+}
+
+/// A control: what was put away still counts.
+pub(crate) fn what_is_put_away_still_counts() {
+    let s = Stamp::from_secs;
+    let story = |fence: i64, from: u64, to: u64| Story {
+        label: format!("n{fence}"),
+        lines: vec![
+            Line::Lead { at: s(from), fence },
+            Line::Held { fence, from: s(from), to: s(to) },
+            Line::Lost { at: s(to), fence, cause: String::new() },
+            Line::Stopped { at: s(to), fence },
+        ],
+        cut_off: true,
+    };
+    let told = |story: &Story, cuts: &[Cut], judge: &Judge| {
+        judge.faults(&[Teller { story, runs: true }], cuts).len()
+    };
+    let mut judge = Judge::default();
+    let (early, late) = (story(5, 10, 20), story(6, 25, 30));
+    let both = [Teller { story: &early, runs: true }, Teller { story: &late, runs: true }];
+    judge.put_away(&terms(&both), s(22));
+    assert_eq!(judge.archive.fences.len(), 1, "only what was over by then");
+    assert_eq!(told(&late, &[], &judge), 0);
+    assert_eq!(told(&story(6, 19, 30), &[], &judge), 1, "two leaders");
+    assert_eq!(told(&story(4, 25, 30), &[], &judge), 1, "a lower fence");
+    assert_eq!(told(&story(5, 25, 30), &[], &judge), 1, "the same fence");
+    let cut = |to| Cut { by: 1, node: 0, fence: 6, from: s(26), to, frozen: false };
+    assert_eq!(told(&late, &[cut(None)], &judge), 1, "led on without an answer");
+    assert_eq!(told(&late, &[cut(Some(s(29)))], &judge), 1);
+    assert_eq!(told(&late, &[cut(Some(s(27)))], &judge), 0, "the cut was over in time");
 }

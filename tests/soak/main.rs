@@ -46,9 +46,13 @@ fn main() -> ExitCode {
     options.arguments.test_threads.get_or_insert(2);
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
     let length = Duration::from_secs(60 * options.minutes);
-    let trial = Trial::test("random_faults_double_nobody", move || {
+    let control = Trial::test("control::what_is_put_away_still_counts", || {
+        judge::what_is_put_away_still_counts();
+        Ok(())
+    });
+    let soak = Trial::test("random_faults_double_nobody", move || {
         course::run(seed, length);
         Ok(())
     });
-    libtest_mimic::run(&options.arguments, vec![trial]).exit_code()
+    libtest_mimic::run(&options.arguments, vec![control, soak]).exit_code()
 }
