@@ -80,6 +80,8 @@ const SHARED: [Kind; 16] = [
     Kind::ClockFarBack,
 ];
 
+const CLOCK: [Kind; 4] = [Kind::ClockForward, Kind::ClockBack, Kind::ClockFarForward, Kind::ClockFarBack];
+
 impl Kind {
     fn name(self) -> &'static str {
         match self {
@@ -297,6 +299,8 @@ impl Plan {
             }
             // Mostly whoever leads: there it hurts.
             self.deck.extend(ON_NODES.iter().map(|kind| Fault { kind: *kind, who: Who::Leader }));
+            // They take no time, and are seen only by a look at the right moment.
+            self.deck.extend(CLOCK.iter().map(|kind| Fault { kind: *kind, who: Who::All }));
             self.deck.extend(SHARED.iter().map(|kind| Fault { kind: *kind, who: Who::All }));
             self.rng.shuffle(&mut self.deck);
         }
