@@ -88,8 +88,8 @@ impl Arena<'_> {
         if !kind.on_paths() && !kind.on_nodes() {
             return Vec::new();
         }
-        let mortal = !matches!(kind, Kind::Kill | Kind::Terminate);
-        let may = |seat: &usize| mortal || !VETERANS.contains(seat);
+        let survived = !matches!(kind, Kind::Kill | Kind::Terminate);
+        let may = |seat: &usize| survived || !VETERANS.contains(seat);
         match planned.fault.who {
             Who::Leader => self.leaders_seat().into_iter().filter(may).collect(),
             Who::One => (planned.seat..SEATS).chain(0..SEATS).find(may).into_iter().collect(),

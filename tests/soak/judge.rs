@@ -107,20 +107,21 @@ impl Judge {
         faults
     }
 
-    /// Puts away what was over before `horizon`, and takes note of the cuts.
-    pub(crate) fn archive(&mut self, fleet: &mut Fleet, cuts: &mut Vec<Cut>, horizon: Stamp) {
+    /// Puts away what was over before `horizon`, and the cuts. Returns how long it took a leader at worst to step
+    /// down by itself.
+    pub(crate) fn archive(&mut self, fleet: &mut Fleet, cuts: &mut Vec<Cut>, horizon: Stamp) -> Duration {
         let terms = terms(&tellers(fleet));
-        for cut in cuts.iter() {
-            let Some(took) = stepped_down(cut, cuts, &terms) else { continue };
-            self.step_downs += 1;
-            self.worst_step_down = self.worst_step_down.max(took);
-        }
+        let took: Vec<Duration> = cuts.iter().filter_map(|cut| stepped_down(cut, cuts, &terms)).collect();
+        let worst = took.iter().copied().max().unwrap_or_default();
+        self.step_downs += took.len();
+        self.worst_step_down = self.worst_step_down.max(worst);
         cuts.clear();
         self.put_away(&terms, horizon);
         for node in &mut fleet.nodes {
             node.process.forget();
             node.story.lines.retain(|line| self.is_needed(line, horizon));
         }
+        worst
     }
 
     fn put_away(&mut self, terms: &[Term], horizon: Stamp) {
