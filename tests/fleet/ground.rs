@@ -73,6 +73,7 @@ impl<'a> Ground<'a> {
             form: Form::Guard,
             end: End::Shutdown,
             schema: false,
+            strict: false,
             env: Vec::new(),
             user: None,
         }

@@ -1,6 +1,6 @@
 //! What the tests with real processes share: a database for each test and a way to it, the nodes of one election, and
 //! the judges of what they have said.
-#![allow(dead_code, reason = "each program of tests uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each program of tests uses its own part")]
 
 pub(crate) mod figures;
 pub(crate) mod ground;
@@ -312,21 +312,17 @@ impl Fleet {
 
     /// All that was said, without the bulk of it.
     pub(crate) fn told(&self) -> String {
-        let mut lines: Vec<(Stamp, String)> = Vec::new();
-        for (node, line) in self.lines() {
-            let at = match line {
-                Line::Started { at, .. }
-                | Line::Lead { at, .. }
-                | Line::Lost { at, .. }
-                | Line::Stopped { at, .. }
-                | Line::Err { at, .. }
-                | Line::Ended { at, .. }
-                | Line::Exit { at } => *at,
-                Line::Check { from, .. } => *from,
-                Line::Held { .. } => continue,
-            };
-            lines.push((at, format!("{at:.3?} {}#{node} {line}", self.nodes[node].story.label)));
-        }
+        self.told_since(Stamp::ZERO)
+    }
+
+    pub(crate) fn told_since(&self, since: Stamp) -> String {
+        let lines = self.lines().filter(|(_, line)| !matches!(line, Line::Held { .. }) && line.at() >= since);
+        let mut lines: Vec<(Stamp, String)> = lines
+            .map(|(node, line)| {
+                let at = line.at();
+                (at, format!("{at:.3?} {}#{node} {line}", self.nodes[node].story.label))
+            })
+            .collect();
         lines.sort();
         lines.into_iter().map(|(_, line)| line + "\n").collect()
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use signal_hook::consts::SIGTERM;
 use signal_hook::iterator::Signals;
-use tenure::{Callbacks, CampaignError, Elector, Event, LeaderGuard, Lost, PostgresStore, Term};
+use tenure::{Callbacks, CampaignError, ClockTrust, Elector, Event, LeaderGuard, Lost, PostgresStore, Term};
 
 use super::line::{Line, Stamp, now, say};
 use super::profile::Profile;
@@ -22,6 +22,7 @@ const PROFILE: &str = "TENURE_NODE_PROFILE";
 const FORM: &str = "TENURE_NODE_FORM";
 const END: &str = "TENURE_NODE_END";
 const SCHEMA: &str = "TENURE_NODE_SCHEMA";
+const STRICT: &str = "TENURE_NODE_STRICT";
 
 /// Between two checks of a leader.
 const CHECK_EVERY: Duration = Duration::from_millis(3);
@@ -60,6 +61,8 @@ pub(crate) struct Options {
     pub(crate) end: End,
     /// Whether it calls `ensure_schema` first.
     pub(crate) schema: bool,
+    /// Whether it distrusts the database's clock also at its very first look.
+    pub(crate) strict: bool,
     /// Whatever else is to be in its environment.
     pub(crate) env: Vec<(String, String)>,
     /// Who it runs as, if not as whoever runs this; only root may choose.
@@ -76,6 +79,7 @@ impl Options {
             .env(FORM, format!("{:?}", self.form))
             .env(END, format!("{:?}", self.end))
             .env(SCHEMA, self.schema.to_string())
+            .env(STRICT, self.strict.to_string())
             .envs(self.env.iter().cloned());
     }
 
@@ -95,6 +99,7 @@ impl Options {
                 _ => End::Shutdown,
             },
             schema: var(SCHEMA)? == "true",
+            strict: var(STRICT)? == "true",
             env: Vec::new(),
             user: None,
         })
@@ -111,10 +116,11 @@ pub(crate) fn main(options: &Options) -> ExitCode {
             return ExitCode::from(3);
         }
     }
-    let config = options.profile.config(&options.election).label(&options.label).build();
-    let elector = Elector::start(store, config.expect("a usable profile")).expect("two threads");
+    let trust = if options.strict { ClockTrust::Strict } else { ClockTrust::Database };
+    let config = options.profile.config(&options.election).label(&options.label).clock_trust(trust);
+    let elector = Elector::start(store, config.build().expect("a usable profile")).expect("two threads");
     say(&Line::Started { at: now(), identity: elector.identity().to_string() });
-    report_failures(&elector);
+    report_events(&elector);
     let returning = Arc::new(AtomicBool::new(false));
     thread::spawn({
         let (elector, end, returning) = (elector.clone(), options.end, returning.clone());
@@ -147,12 +153,14 @@ pub(crate) fn main(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn report_failures(elector: &Elector) {
+fn report_events(elector: &Elector) {
     let events = elector.events();
     thread::spawn(move || {
         for event in events {
-            if let Event::Failed { error } = event {
-                failed(error.sqlstate(), error.is_fatal(), &error.to_string());
+            match event {
+                Event::Failed { error } => failed(error.sqlstate(), error.is_fatal(), &error.to_string()),
+                Event::Observed { leader } => say(&Line::Seen { at: now(), fence: leader.fence.get() }),
+                _ => {}
             }
         }
     });

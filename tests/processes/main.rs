@@ -5,7 +5,6 @@
 
 mod alone;
 mod callbacks;
-mod chaos;
 mod contention;
 mod crowd;
 mod exits;
@@ -81,7 +80,6 @@ const BOTH_WAYS: &[OnAWay] = tests![
     outages::b26_a_server_that_crashes_again_and_again,
     outages::b26_after_a_long_outage_nobody_has_backed_off,
     outages::b26_six_immediate_restarts,
-    chaos::random_faults_double_nobody,
     contention::sixteen_candidates_and_two_thousand_terms,
     contention::rule_14_candidates_that_look_write_nothing,
     in_process::leading_from_inside_an_async_runtime,

@@ -256,6 +256,11 @@ impl Process {
         &self.seen
     }
 
+    /// Forgets the lines read so far: for a process that is listened to for hours.
+    pub fn forget(&mut self) {
+        self.seen.clear();
+    }
+
     /// SIGSTOP, and waits until it has stopped.
     pub fn stop(&self) {
         stop_process(self.pid());
