@@ -17,6 +17,8 @@ pub(crate) struct Rhythm {
     distance: Option<Duration>,
     /// Local time at which the next renewal is due, if the leader keeps its rhythm.
     due: Option<Time>,
+    /// How long after a renewal the last look came.
+    behind: Duration,
     length: Duration,
 }
 
@@ -35,6 +37,7 @@ impl Rhythm {
         }
         self.last = Some(seen);
         let age = lease.now().saturating_since(lease.renewed_at());
+        self.behind = age;
         self.due = self.distance.filter(|d| age < *d && !lease.is_released()).map(|d| received + (d - age));
     }
 
@@ -48,10 +51,14 @@ impl Rhythm {
         let regular = now + jittered(retry_period, dice);
         let moment = self.length / MOMENT_DIVISOR;
         match self.due {
-            // Between a fifth and the whole of the moment: late enough for the renewal to have landed.
             Some(due) => {
-                let behind = due + moment / 5 + fraction(moment * 4 / 5, dice);
-                if behind > now { behind.min(regular) } else { regular }
+                // Between a fifth and the whole of the moment: late enough for the renewal to have landed. Where the
+                // last look came that close behind one, just as close again.
+                let close = moment / 5..=moment;
+                let random = moment / 5 + fraction(moment * 4 / 5, dice);
+                let next = due + if close.contains(&self.behind) { self.behind } else { random };
+                // One look for each renewal is enough where that is no later than promised.
+                if next > now && next <= now + retry_period { next } else { regular }
             }
             None => regular,
         }
@@ -115,5 +122,25 @@ mod tests {
         }
         // A renewal that did not come is not waited for in a tight loop.
         assert!(rhythm.next_poll(ms(10_400), retry, 0) >= ms(12_650));
+    }
+
+    #[test]
+    fn one_poll_for_each_renewal_is_enough_where_they_are_close() {
+        let mut rhythm = Rhythm::default();
+        let retry = Duration::from_secs(5);
+        rhythm.observed(ms(1_000), &lease(0, 1_000));
+        rhythm.observed(ms(5_200), &lease(5_000, 5_200));
+        // 200 ms behind this renewal, and behind the next one, whatever the dice say.
+        for dice in [0, u64::MAX] {
+            assert_eq!(rhythm.next_poll(ms(5_200), retry, dice), ms(10_200));
+        }
+        // Never later than a retry period from now, though.
+        let poll = rhythm.next_poll(ms(5_200), retry - Duration::from_millis(1), u64::MAX);
+        assert!(poll < ms(10_200), "{poll:?}");
+        // One that was too late, or too early to have seen the renewal, does not fix how far behind the next one is.
+        rhythm.observed(ms(5_400), &lease(5_000, 5_400));
+        assert_eq!(rhythm.next_poll(ms(5_400), retry, 0), ms(10_075));
+        rhythm.observed(ms(5_001), &lease(5_000, 5_001));
+        assert_eq!(rhythm.next_poll(ms(5_001), retry, 0), ms(5_001 + 3_750), "10 075 is too late");
     }
 }

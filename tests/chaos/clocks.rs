@@ -29,10 +29,8 @@ pub(crate) fn database_clock_steps_forward(way: Way) -> Report {
     stage.fleet.no_lost();
     clock.step(3_600.0);
     let stepped = now();
-    // The renewal that is refused may be a whole interval away.
-    let noticed = P3.renew + P3.op;
-    stage.is_lost(&first, stepped, noticed);
-    let next = stage.leads_again(&first, stepped, noticed + P3.hand() - SLACK);
+    stage.is_refused(&first, stepped);
+    let next = stage.leads_again(&first, stepped, P3.renew + P3.op + P3.hand() - SLACK);
     stage.goes_on(&next);
     stage.calms(stepped);
     assert_eq!(stage.fleet.leads().len(), 2, "{}", stage.fleet.told());
@@ -268,7 +266,7 @@ pub(crate) fn many_random_clock_steps(way: Way) -> Report {
             stage.fleet.read();
             let leader = stage.fleet.latest().expect("one has led");
             stage.fleet.kill(leader.node);
-            stage.join_with("late", crate::fleet::node::Options::be_strict);
+            stage.join_with("late", |options| options.strict = true);
         }
     }
     let quiet = now();

@@ -59,15 +59,6 @@ impl<'a> Pair<'a> {
         self.second[node].set(mode);
     }
 
-    /// The leader ends and hands over.
-    fn hands_over(&mut self, led: &Led) -> Led {
-        let asked = self.stage.fleet.terminate(led.node);
-        let next = self.stage.leads_again(led, asked, P3.hand() - SLACK);
-        let (status, _) = self.stage.fleet.await_exit(led.node, P3.op + Duration::from_secs(1) + SLACK);
-        assert!(status.success(), "{status}");
-        next
-    }
-
     /// The standby takes writes from now on, and the pooler leads there.
     fn promote(&mut self) -> Stamp {
         self.asked = now();
@@ -154,7 +145,7 @@ pub(crate) fn synchronous_failover(way: Way) -> Report {
     follow_synchronously(&primary, &standby);
     let mut pair = Pair::set(ground, &standby, way, 4);
     let first = pair.stage.first;
-    let leader = pair.hands_over(&first);
+    let leader = pair.stage.hands_over(&first);
     pair.stage.ground.await_renewal();
     let gone = now();
     primary.kill9();
@@ -213,11 +204,11 @@ fn loses_terms(way: Way, feed_cut: Mode, leader_cut: bool) -> Report {
     let first = pair.stage.first;
     primary.await_replay(&standby);
     feed.set(feed_cut);
-    let second = pair.hands_over(&first);
+    let second = pair.stage.hands_over(&first);
     // By the standby's row nobody leads any more.
     pair.stage.goes_on(&second);
-    let third = pair.hands_over(&second);
-    let lost = pair.hands_over(&third);
+    let third = pair.stage.hands_over(&second);
+    let lost = pair.stage.hands_over(&third);
     fails_over_to(&first, pair, &primary, &lost, leader_cut)
 }
 

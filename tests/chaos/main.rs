@@ -5,13 +5,19 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod clocks;
+mod database;
 mod failover;
 #[path = "../fleet/mod.rs"]
 mod fleet;
 mod network;
+mod pooler;
+mod processes;
+mod records;
 mod report;
+mod scarcity;
 mod stage;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -43,7 +49,46 @@ const BOTH_WAYS: &[Scenario] = scenarios![
     failover::asynchronous_failover_whose_leader_follows,
     failover::asynchronous_failover_to_ones_own_old_row,
     failover::demoted_primary_read_only,
+    network::steady_state,
+    network::wan_latency_and_jitter,
+    network::replies_lost_but_requests_arrive,
+    network::connections_reset_in_mid_query,
+    network::bandwidth_collapse,
+    network::flapping_path,
+    network::everyone_partitioned,
+    processes::leader_crashes,
+    processes::graceful_hand_over,
+    processes::rolling_restart_of_a_fleet,
+    processes::leader_stopped_for_longer_than_its_lease,
+    processes::leader_stopped_for_less,
+    processes::b05_wall_clocks_days_apart,
+    processes::cpu_starvation,
+    scarcity::descriptors_exhausted,
+    scarcity::b31_signal_storm,
+    database::database_paused,
+    database::database_restarts,
+    database::database_restarts_at_once,
+    database::database_killed,
+    database::table_locked,
+    database::table_locked_where_locks_time_out,
+    database::row_locked,
+    database::backends_terminated,
+    database::database_read_only,
+    database::more_participants_than_server_connections,
+    database::two_elections_one_broken,
+    records::row_deleted,
+    records::row_deleted_and_its_holder_cut_off,
+    records::table_truncated,
+    records::table_dropped_and_recreated,
+    records::row_set_back_to_an_earlier_term,
+    records::row_set_back_and_the_leader_cut_off,
+    records::row_set_back_to_an_earlier_release,
+    records::table_replaced_by_an_older_dump,
+    records::table_replaced_and_the_leader_cut_off,
 ];
+
+/// What only root can set up.
+const ROOTS: &[Scenario] = scenarios![scarcity::threads_exhausted];
 
 /// Where a pooler would change nothing, or would hide what is to be shown.
 const DIRECT: &[Scenario] = scenarios![
@@ -61,7 +106,14 @@ const DIRECT: &[Scenario] = scenarios![
 ];
 
 /// Where the pooler itself is what is broken.
-const POOLED: &[Scenario] = &[];
+const POOLED: &[Scenario] = scenarios![
+    pooler::pooler_restarts,
+    pooler::pooler_paused_and_resumed,
+    pooler::pooler_process_stopped,
+    pooler::pooler_reconnect_storm,
+    pooler::pooler_reconnect_storm_without_pauses,
+    pooler::pooler_loses_its_server,
+];
 
 #[derive(Parser)]
 struct Options {
@@ -78,10 +130,17 @@ struct Options {
     arguments: Arguments,
 }
 
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
 fn trials(options: &Options) -> Vec<Trial> {
     let ways = |scenarios: &'static [Scenario], way| scenarios.iter().map(move |scenario| (scenario, way));
+    let roots = if is_root() { ROOTS } else { &[] };
     let all = ways(BOTH_WAYS, Way::Direct)
         .chain(ways(BOTH_WAYS, Way::Pooled))
+        .chain(ways(roots, Way::Direct))
+        .chain(ways(roots, Way::Pooled))
         .chain(ways(DIRECT, Way::Direct))
         .chain(ways(POOLED, Way::Pooled));
     let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only.as_str()));

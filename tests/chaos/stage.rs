@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use tenure_testground::{Mode, Proxy, await_until};
+use tenure::LossCause;
+use tenure_testground::{Counters, Mode, Proxy, await_until};
 
 use crate::fleet::line::{Line, Stamp, now};
 use crate::fleet::node::Options;
 use crate::fleet::profile::{P3, Profile, SLACK};
+use crate::fleet::rows::{Takeover, takeover};
+use crate::fleet::stillness::BROKEN;
 use crate::fleet::{Fleet, Ground, LIMIT, Led, history, rows};
 use crate::report::{Report, Timing};
 
@@ -77,11 +80,13 @@ impl<'a> Stage<'a> {
         self.join_with(label, |_| ())
     }
 
-    pub(crate) fn join_with(&mut self, label: &str, change: impl Fn(&mut Options)) -> usize {
+    /// `change` gets what the node is to be started with.
+    pub(crate) fn join_with(&mut self, label: &str, change: impl FnOnce(&mut Options)) -> usize {
         let proxy = Proxy::to(self.ground.addr());
         let dsn = self.ground.database.dsn_through(proxy.port());
         self.proxies.push(proxy);
-        let mut options = Options { dsn, profile: self.profile, ..self.ground.options(label) };
+        let profile = self.profile;
+        let mut options = Options { dsn, profile, ..self.ground.options(label) };
         change(&mut options);
         self.fleet.start(&options)
     }
@@ -109,16 +114,52 @@ impl<'a> Stage<'a> {
     #[track_caller]
     pub(crate) fn steps_down(&mut self, led: &Led, cut: Stamp) {
         let took = self.fleet.stepped_down(led, cut, self.profile);
-        self.report.step_downs.push(Timing { took, bound: self.profile.step() - SLACK });
+        self.stepped_down(took, self.profile.step() - SLACK);
     }
 
-    /// The term ends within `bound` of `since`, long before its deadline, since a renewal is refused or the leader's
-    /// clock leaps.
+    #[track_caller]
+    fn stepped_down(&mut self, took: Duration, bound: Duration) {
+        assert!(took <= bound + SLACK, "{took:?} of {bound:?}\n{}", self.fleet.told());
+        self.report.step_downs.push(Timing { took, bound });
+    }
+
+    /// The row is not any more what the leader wrote: its next renewal is refused, which ends the term at once, and
+    /// not at the deadline.
+    #[track_caller]
+    pub(crate) fn is_refused(&mut self, led: &Led, since: Stamp) {
+        let bound = self.profile.renew + self.profile.op + Duration::from_millis(250);
+        let lost = self.fleet.await_lost(bound + SLACK, led.fence);
+        let refused = self.fleet.lines().any(|(_, line)| match line {
+            Line::Lost { fence, cause, .. } => {
+                *fence == led.fence && *cause == LossCause::Superseded.to_string()
+            }
+            _ => false,
+        });
+        assert!(refused, "{}", self.fleet.told());
+        self.stepped_down(lost.saturating_sub(since), bound);
+    }
+
+    /// Nobody has been able to renew since `cut`, until `lift` has ended that: the leader steps down, nobody leads
+    /// for a lease, and afterwards somebody leads again, and steadily.
+    #[track_caller]
+    pub(crate) fn outage(&mut self, led: &Led, cut: Stamp, lift: impl FnOnce(&Self)) -> Led {
+        self.steps_down(led, cut);
+        let over = cut + self.profile.lease + self.profile.retry * 2;
+        self.nobody_leads_for(over.saturating_sub(now()));
+        assert_eq!(self.fleet.latest(), Some(*led), "{BROKEN}\n{}", self.fleet.told());
+        lift(self);
+        let lifted = now();
+        let next = self.leads_again(led, lifted, self.profile.take() - SLACK);
+        self.goes_on(&next);
+        self.calms(lifted);
+        next
+    }
+
+    /// The term ends within `bound` of `since`, long before its deadline, since the leader's clock leaps.
     #[track_caller]
     pub(crate) fn is_lost(&mut self, led: &Led, since: Stamp, bound: Duration) {
         let took = self.fleet.await_lost(bound + SLACK, led.fence).saturating_sub(since);
-        assert!(took <= bound + SLACK, "{took:?} of {bound:?}\n{}", self.fleet.told());
-        self.report.step_downs.push(Timing { took, bound });
+        self.stepped_down(took, bound);
     }
 
     /// Another term follows one that was not released, within the time that there is for it after the last renewal.
@@ -143,6 +184,48 @@ impl<'a> Stage<'a> {
         next
     }
 
+    /// SIGTERM to the leader: it releases the lease and ends in order, and another one leads soon.
+    #[track_caller]
+    pub(crate) fn hands_over(&mut self, led: &Led) -> Led {
+        self.fleet.terminate(led.node);
+        let mut released = None;
+        await_until(self.profile.op + SLACK, "the lease is released", || {
+            let rows = self.ground.rows();
+            released = rows.iter().find(|row| row.fence == led.fence && row.is_released()).map(|row| row.at);
+            released.is_some()
+        });
+        let since = rows::stamp(released.expect("just seen"));
+        let next = self.leads_again(led, since, self.profile.hand() - SLACK);
+        let taken = takeover(&self.ground.rows(), next.fence);
+        let soon = self.profile.retry + SLACK;
+        assert!(matches!(taken, Takeover::AfterRelease(gap) if gap <= soon), "{taken:?}");
+        self.ends_in_order(led.node);
+        next
+    }
+
+    /// A node that was asked to has shut down, in time.
+    #[track_caller]
+    pub(crate) fn ends_in_order(&mut self, node: usize) {
+        let within = self.profile.op + Duration::from_secs(1) + SLACK;
+        let (status, _) = self.fleet.await_exit(node, within);
+        assert!(status.success(), "{status}\n{}", self.fleet.told());
+        let how = self.fleet.await_story(LIMIT, "it says how it ended", |fleet| {
+            fleet.nodes[node].story.lines.iter().find_map(|line| match line {
+                Line::Ended { how, .. } => Some(how.clone()),
+                _ => None,
+            })
+        });
+        assert_eq!(how, "clean");
+    }
+
+    /// The row's own history says that this term began after the expiry of the one before, and soon.
+    #[track_caller]
+    pub(crate) fn taken_after_the_expiry(&self, led: &Led) {
+        let taken = takeover(&self.ground.rows(), led.fence);
+        let soon = self.profile.retry + SLACK;
+        assert!(matches!(taken, Takeover::AfterExpiry(gap) if gap <= soon), "{taken:?}");
+    }
+
     #[track_caller]
     pub(crate) fn took_over(&mut self, took: Duration, bound: Duration) {
         assert!(took <= bound + SLACK, "{took:?} of {bound:?}\n{}", self.fleet.told());
@@ -156,6 +239,22 @@ impl<'a> Stage<'a> {
         self.fleet.await_story(LIMIT, &format!("fence {fence} goes on"), |fleet| {
             (fleet.certain(fence)?.1 > until).then_some(())
         });
+    }
+
+    /// Waits until the row has been written so often.
+    #[track_caller]
+    pub(crate) fn await_rows(&self, count: usize) {
+        await_until(LIMIT, format_args!("{count} states of the row"), || self.ground.rows().len() >= count);
+    }
+
+    /// What goes through the first leader's path for its next renewal. Where it has to connect for it that takes two
+    /// round trips and not one.
+    #[track_caller]
+    pub(crate) fn cost_of_a_renewal(&self, round_trips: u64) -> Counters {
+        let path = &self.proxies[self.first.node];
+        path.reset_counters();
+        await_until(LIMIT, "a renewal", || path.snapshot().round_trips >= round_trips);
+        path.snapshot()
     }
 
     /// Nobody has led for `time` from now on, and nobody leads.
@@ -185,6 +284,22 @@ impl<'a> Stage<'a> {
         steady
     }
 
+    /// No call of any node has failed, and no term has ended.
+    #[track_caller]
+    pub(crate) fn nothing_failed(&mut self) {
+        self.fleet.read();
+        assert!(self.failures().is_empty(), "{}", self.fleet.told());
+        self.fleet.no_lost();
+    }
+
+    /// The longest time between two states of the row.
+    pub(crate) fn longest_gap(&self) -> Duration {
+        let rows = self.ground.rows();
+        let gaps =
+            rows.windows(2).map(|pair| Duration::from_micros((pair[1].at - pair[0].at).unsigned_abs()));
+        gaps.max().expect("renewals")
+    }
+
     fn survivors(&self) -> Vec<usize> {
         self.fleet.running().into_iter().filter(|node| *node < self.before.len()).collect()
     }
@@ -195,6 +310,15 @@ impl<'a> Stage<'a> {
         self.count();
         self.fleet.verify(&self.ground, self.profile, terms);
         self.filled()
+    }
+
+    /// Ends the fleet of which nobody but the first leader has ever led.
+    #[track_caller]
+    pub(crate) fn finish_with_one_term(mut self) -> Report {
+        self.fleet.read();
+        self.fleet.no_lost();
+        assert_eq!(self.fleet.leads().len(), 1, "{}", self.fleet.told());
+        self.finish(1)
     }
 
     /// Ends the fleet where the scenario has stepped the database's clock or changed the row, so that only the
@@ -222,6 +346,13 @@ impl<'a> Stage<'a> {
         self.report.overlaps = history::overlaps(&stories);
         self.report.terms = self.fleet.leads().len();
         self.report
+    }
+
+    /// Whatever failed passes by itself.
+    #[track_caller]
+    pub(crate) fn nothing_is_fatal(&self) {
+        let fatal = self.fleet.lines().find(|(_, line)| matches!(line, Line::Err { fatal: true, .. }));
+        assert_eq!(fatal, None, "{}", self.fleet.told());
     }
 
     /// What the nodes were told by the database: SQLSTATE and text.

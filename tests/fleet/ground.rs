@@ -73,7 +73,9 @@ impl<'a> Ground<'a> {
             form: Form::Guard,
             end: End::Shutdown,
             schema: false,
+            strict: false,
             env: Vec::new(),
+            user: None,
         }
     }
 
@@ -113,6 +115,18 @@ impl RowLock {
         let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))";
         await_until(LIMIT, "somebody waits for the row", || {
             self.0.query_one(sql, &[]).expect("the server's locks").get::<_, i64>(0) > 0
+        });
+    }
+
+    /// Waits until so many wait in line for it, those included whom nobody wants to hear of any more.
+    #[track_caller]
+    pub(crate) fn await_line(&mut self, length: i64) {
+        // Whoever waits for the row has locked its table.
+        let sql = "SELECT count(DISTINCT pid) FROM pg_locks AS waits JOIN pg_locks AS has USING (pid)
+                   WHERE NOT waits.granted AND has.relation = 'leader_election'::regclass
+                   AND has.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        await_until(LIMIT, format_args!("{length} wait for the row"), || {
+            self.0.query_one(sql, &[]).expect("the server's locks").get::<_, i64>(0) >= length
         });
     }
 

@@ -48,6 +48,11 @@ pub(crate) enum Line {
         at: Stamp,
         fence: i64,
     },
+    /// The database showed somebody else's term.
+    Seen {
+        at: Stamp,
+        fence: i64,
+    },
     /// The store failed.
     Err {
         at: Stamp,
@@ -63,6 +68,23 @@ pub(crate) enum Line {
     Exit {
         at: Stamp,
     },
+}
+
+impl Line {
+    /// When what it tells was over, as far as the line knows.
+    pub(crate) fn at(&self) -> Stamp {
+        match self {
+            Line::Started { at, .. }
+            | Line::Lead { at, .. }
+            | Line::Lost { at, .. }
+            | Line::Stopped { at, .. }
+            | Line::Seen { at, .. }
+            | Line::Err { at, .. }
+            | Line::Ended { at, .. }
+            | Line::Exit { at } => *at,
+            Line::Check { to, .. } | Line::Held { to, .. } => *to,
+        }
+    }
 }
 
 /// Prints it; what a program prints to a pipe is flushed with every line.
@@ -81,6 +103,7 @@ impl fmt::Display for Line {
             Line::Check { ok, from, to } => write!(f, "CHECK {ok} {} {}", n(from), n(to)),
             Line::Lost { at, fence, cause } => write!(f, "LOST {} {fence} {cause}", n(at)),
             Line::Stopped { at, fence } => write!(f, "STOPPED {} {fence}", n(at)),
+            Line::Seen { at, fence } => write!(f, "SEEN {} {fence}", n(at)),
             Line::Err { at, sqlstate, fatal, text } => {
                 write!(f, "ERR {} {sqlstate} {fatal} {}", n(at), text.replace('\n', " "))
             }
@@ -118,6 +141,7 @@ fn parse(text: &str) -> Option<Line> {
             cause: words.collect::<Vec<_>>().join(" "),
         },
         "STOPPED" => Line::Stopped { at: stamp(word_of())?, fence: word_of()?.parse().ok()? },
+        "SEEN" => Line::Seen { at: stamp(word_of())?, fence: word_of()?.parse().ok()? },
         "ERR" => Line::Err {
             at: stamp(word_of())?,
             sqlstate: word_of()?.to_owned(),

@@ -1,6 +1,6 @@
 //! What the tests with real processes share: a database for each test and a way to it, the nodes of one election, and
 //! the judges of what they have said.
-#![allow(dead_code, reason = "each program of tests uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each program of tests uses its own part")]
 
 pub(crate) mod clock;
 pub(crate) mod figures;
@@ -12,7 +12,10 @@ pub(crate) mod profile;
 pub(crate) mod rows;
 pub(crate) mod stillness;
 
-use std::process::ExitStatus;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use tenure_testground::{Process, await_until, descriptors, threads};
@@ -52,6 +55,19 @@ pub(crate) struct Led {
     pub(crate) fence: i64,
 }
 
+/// Starts a node as another user, who perhaps may not run this program from where it is.
+fn spawn_as(user: u32, options: &Options) -> Process {
+    let dir = tempfile::tempdir().expect("a directory");
+    let copy = dir.path().join("node");
+    std::fs::copy(std::env::current_exe().expect("this program"), &copy).expect("a copy of this program");
+    std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("one's own directory");
+    let mut command = Command::new(copy);
+    command.uid(user).gid(user).current_dir("/");
+    options.put(&mut command);
+    // Once it runs it needs the file no more.
+    Process::spawn(command)
+}
+
 impl Fleet {
     pub(crate) fn new() -> Fleet {
         Fleet::default()
@@ -59,7 +75,10 @@ impl Fleet {
 
     /// Starts a node and returns its number.
     pub(crate) fn start(&mut self, options: &Options) -> usize {
-        let process = Process::spawn_self(|command| options.put(command));
+        let process = match options.user {
+            None => Process::spawn_self(|command| options.put(command)),
+            Some(user) => spawn_as(user, options),
+        };
         let story = Story { label: options.label.clone(), lines: Vec::new(), cut_off: false };
         self.nodes.push(Node { process, story, running: true });
         self.nodes.len() - 1
@@ -301,21 +320,17 @@ impl Fleet {
 
     /// All that was said, without the bulk of it.
     pub(crate) fn told(&self) -> String {
-        let mut lines: Vec<(Stamp, String)> = Vec::new();
-        for (node, line) in self.lines() {
-            let at = match line {
-                Line::Started { at, .. }
-                | Line::Lead { at, .. }
-                | Line::Lost { at, .. }
-                | Line::Stopped { at, .. }
-                | Line::Err { at, .. }
-                | Line::Ended { at, .. }
-                | Line::Exit { at } => *at,
-                Line::Check { from, .. } => *from,
-                Line::Held { .. } => continue,
-            };
-            lines.push((at, format!("{at:.3?} {}#{node} {line}", self.nodes[node].story.label)));
-        }
+        self.told_since(Stamp::ZERO)
+    }
+
+    pub(crate) fn told_since(&self, since: Stamp) -> String {
+        let lines = self.lines().filter(|(_, line)| !matches!(line, Line::Held { .. }) && line.at() >= since);
+        let mut lines: Vec<(Stamp, String)> = lines
+            .map(|(node, line)| {
+                let at = line.at();
+                (at, format!("{at:.3?} {}#{node} {line}", self.nodes[node].story.label))
+            })
+            .collect();
         lines.sort();
         lines.into_iter().map(|(_, line)| line + "\n").collect()
     }

@@ -64,8 +64,12 @@ pub(crate) struct Options {
     pub(crate) end: End,
     /// Whether it calls `ensure_schema` first.
     pub(crate) schema: bool,
+    /// Whether it distrusts the database's clock also at its very first look.
+    pub(crate) strict: bool,
     /// Whatever else is to be in its environment.
     pub(crate) env: Vec<(String, String)>,
+    /// Who it runs as, if not as whoever runs this; only root may choose.
+    pub(crate) user: Option<u32>,
 }
 
 impl Options {
@@ -78,17 +82,13 @@ impl Options {
             .env(FORM, format!("{:?}", self.form))
             .env(END, format!("{:?}", self.end))
             .env(SCHEMA, self.schema.to_string())
+            .env(STRICT, self.strict.to_string())
             .envs(self.env.iter().cloned());
     }
 
     /// Its boot clock leaps with this shim's; what it says is stamped with the true one.
     pub(crate) fn leap_with(&mut self, shim: &ClockShim) {
         self.env.push((CLOCK.to_owned(), shim.path().display().to_string()));
-    }
-
-    /// It does not believe the database's clock, not even for its first answer.
-    pub(crate) fn be_strict(&mut self) {
-        self.env.push((STRICT.to_owned(), "true".to_owned()));
     }
 
     /// `None`: this process is not a node.
@@ -107,7 +107,9 @@ impl Options {
                 _ => End::Shutdown,
             },
             schema: var(SCHEMA)? == "true",
+            strict: var(STRICT)? == "true",
             env: Vec::new(),
+            user: None,
         })
     }
 }
@@ -124,7 +126,7 @@ pub(crate) fn main(options: &Options) -> ExitCode {
     }
     let elector = start(store, options);
     say(&Line::Started { at: now(), identity: elector.identity().to_string() });
-    report_failures(&elector);
+    report_events(&elector);
     let returning = Arc::new(AtomicBool::new(false));
     thread::spawn({
         let (elector, end, returning) = (elector.clone(), options.end, returning.clone());
@@ -160,8 +162,7 @@ pub(crate) fn main(options: &Options) -> ExitCode {
 }
 
 fn start(store: PostgresStore, options: &Options) -> Elector {
-    let strict = std::env::var_os(STRICT).is_some();
-    let trust = if strict { ClockTrust::Strict } else { ClockTrust::Database };
+    let trust = if options.strict { ClockTrust::Strict } else { ClockTrust::Database };
     let config = options.profile.config(&options.election).label(&options.label).clock_trust(trust).build();
     let config = config.expect("a usable profile");
     let elector = match std::env::var_os(CLOCK) {
@@ -171,12 +172,14 @@ fn start(store: PostgresStore, options: &Options) -> Elector {
     elector.expect("two threads")
 }
 
-fn report_failures(elector: &Elector) {
+fn report_events(elector: &Elector) {
     let events = elector.events();
     thread::spawn(move || {
         for event in events {
-            if let Event::Failed { error } = event {
-                failed(error.sqlstate(), error.is_fatal(), &error.to_string());
+            match event {
+                Event::Failed { error } => failed(error.sqlstate(), error.is_fatal(), &error.to_string()),
+                Event::Observed { leader } => say(&Line::Seen { at: now(), fence: leader.fence.get() }),
+                _ => {}
             }
         }
     });

@@ -42,9 +42,19 @@ pub(crate) const HASTY: Profile = Profile {
     margin: ms(500),
 };
 
+/// For hundreds of participants of one election.
+pub(crate) const CROWD: Profile = Profile {
+    name: "CROWD",
+    lease: ms(10_000),
+    renew: ms(2_000),
+    retry: ms(2_000),
+    op: ms(2_000),
+    margin: ms(1_000),
+};
+
 impl Profile {
     pub(crate) fn named(name: &str) -> Option<Profile> {
-        [P3, P6, HASTY].into_iter().find(|profile| profile.name == name)
+        [P3, P6, HASTY, CROWD].into_iter().find(|profile| profile.name == name)
     }
 
     pub(crate) fn name(&self) -> &'static str {

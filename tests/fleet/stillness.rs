@@ -18,7 +18,8 @@ const TRIES: u32 = 3;
 /// How often the machine has stood still.
 static STILLS: AtomicU64 = AtomicU64::new(0);
 
-fn watch() {
+/// From now on it is counted how often the machine stands still.
+pub(crate) fn watch() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         thread::spawn(|| {
@@ -33,6 +34,11 @@ fn watch() {
     });
 }
 
+/// How often the machine has stood still since [`watch`].
+pub(crate) fn stills() -> u64 {
+    STILLS.load(Ordering::Relaxed)
+}
+
 fn text(panic: &(dyn std::any::Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default()
@@ -41,7 +47,7 @@ fn text(panic: &(dyn std::any::Any + Send)) -> &str {
 /// Runs a test, and again where it failed while the machine stood still.
 pub(crate) fn on_a_machine_that_runs<T>(name: &str, test: impl Fn() -> T) -> T {
     watch();
-    until_it_counts(name, || STILLS.load(Ordering::Relaxed), test)
+    until_it_counts(name, stills, test)
 }
 
 #[allow(clippy::print_stdout, reason = "a run that did not count is said so")]

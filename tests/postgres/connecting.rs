@@ -225,7 +225,7 @@ fn a_server_without_free_sessions_is_waited_for() {
 }
 
 #[test]
-fn options_are_passed_on_and_explained_behind_a_pooler() {
+fn b22_options_are_passed_on_and_explained_behind_a_pooler() {
     let server = Postgres::shared();
     let database = server.database();
     store(&database);
@@ -235,8 +235,19 @@ fn options_are_passed_on_and_explained_behind_a_pooler() {
     PostgresStore::connect(&direct).unwrap().observe("n", OP).unwrap();
     let pooler = PgBouncer::in_front_of(server);
     let pooled = direct.replace(&server.port().to_string(), &pooler.port().to_string());
-    let store = PostgresStore::connect(&pooled).unwrap();
-    let (error, took) = timed(|| store.observe("n", OP).unwrap_err());
-    assert!(error.to_string().contains("unsupported startup parameter: options"), "{error}");
-    assert!(error.is_retryable() && took < Duration::from_secs(2));
+    for options in [options, "options='-c search_path=ops'"] {
+        let dsn = pooled.replace("options='-c statement_timeout=7777'", options);
+        let store = PostgresStore::connect(&dsn).unwrap();
+        let (error, took) = timed(|| store.observe("n", OP).unwrap_err());
+        assert!(error.to_string().contains("unsupported startup parameter: options"), "{error}");
+        assert_eq!(error.sqlstate(), Some("08P01"));
+        assert!(error.is_retryable() && took < Duration::from_secs(2));
+    }
+    // Without them nothing is sent that the pooler refuses; it is told to ignore nothing.
+    let (bare, _) = pooled.split_once(" options=").unwrap();
+    PostgresStore::connect(bare).unwrap().observe("n", OP).unwrap();
+    let ignored =
+        pooler.admin("SHOW CONFIG").into_iter().find(|row| row["key"] == "ignore_startup_parameters");
+    assert_eq!(ignored.unwrap()["value"], "");
+    assert!(!pooler.log().contains("unsupported startup parameter: application_name"), "{}", pooler.log());
 }

@@ -139,3 +139,52 @@ fn a_fence_is_a_statement_parameter() {
         database.client().query_one("SELECT fence = $1 FROM leader_election", &[&lease.fence()]).unwrap();
     assert!(row.get::<_, bool>(0));
 }
+
+/// A server that ends every connection with a FATAL error of this code: before it lets the client in, or in answer
+/// to the first statement.
+fn refusing_server(code: &'static str, lets_in: bool) -> u16 {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let Ok(mut client) = client else { return };
+            let mut said = [0; 1024];
+            if client.read(&mut said).unwrap_or(0) == 0 {
+                continue;
+            }
+            if lets_in {
+                let _ = client.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I");
+                let _ = client.read(&mut said);
+            }
+            let fields = format!("SFATAL\0VFATAL\0C{code}\0Mgood-bye\0\0");
+            let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
+            let _ = client.write_all(&[b"E", &length[..], fields.as_bytes()].concat());
+        }
+    });
+    port
+}
+
+#[test]
+fn b26_whatever_an_outage_says_is_retryable() {
+    for code in ["57P01", "57P02", "57P03", "08006"] {
+        for lets_in in [false, true] {
+            let port = refusing_server(code, lets_in);
+            let store = PostgresStore::connect(&format!("host=127.0.0.1 user=x port={port}")).unwrap();
+            let (error, took) = timed(|| store.observe("n", OP).unwrap_err());
+            assert_eq!(error.sqlstate(), Some(code), "{lets_in}: {error}");
+            assert!(error.is_retryable() && !error.is_fatal() && !error.is_timeout(), "{lets_in}: {error}");
+            assert!(took < Duration::from_secs(3), "{took:?}");
+        }
+    }
+    let nobody = format!("host=127.0.0.1 user=x port={}", tenure_testground::free_port());
+    let error = PostgresStore::connect(&nobody).unwrap().observe("n", OP).unwrap_err();
+    assert!(error.is_retryable() && !error.is_fatal() && error.sqlstate().is_none(), "{error}");
+    let mut cause = std::error::Error::source(&error);
+    let mut kinds = Vec::new();
+    while let Some(next) = cause {
+        kinds.extend(next.downcast_ref::<std::io::Error>().map(std::io::Error::kind));
+        cause = next.source();
+    }
+    assert!(kinds.contains(&std::io::ErrorKind::ConnectionRefused), "{kinds:?}: {error}");
+}

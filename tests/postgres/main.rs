@@ -2,6 +2,7 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod bloat;
 mod borrowed;
 mod bounds;
 mod clock;

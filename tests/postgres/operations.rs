@@ -135,6 +135,55 @@ fn rule_9_renewal_and_release_are_guarded() {
     assert_eq!(own.fence().get(), 9);
 }
 
+#[test]
+fn b06_a_lease_is_renewed_by_its_own_term_and_by_nothing_else() {
+    let database = Postgres::shared().database();
+    let store = store(&database);
+    let fence = |number: i64| Fence::try_from(number).unwrap();
+    let ten = Duration::from_secs(10);
+    let renew = |holder, number| store.renew(&Renewal::new("g", holder, fence(number), ten), OP).unwrap();
+    let held = || {
+        database.execute("DELETE FROM leader_election");
+        store.acquire(&Bid::new("g", "h", ten).above(6), OP).unwrap().expect("no row").version()
+    };
+    // Somebody else, the fence before, the fence after; the version has the mark of the row's last write.
+    let version = held();
+    for (holder, number) in [("other", 7), ("h", 6), ("h", 8)] {
+        assert_eq!(renew(holder, number), None, "{holder} {number}");
+        assert_eq!(look(&store, "g").version(), version, "{holder} {number}");
+    }
+    // A millisecond after the expiry, without a rival.
+    database.execute("UPDATE leader_election SET expires_at = clock_timestamp() - interval '1 millisecond'");
+    let expired = look(&store, "g").version();
+    assert_eq!(renew("h", 7), None);
+    assert_eq!(look(&store, "g").version(), expired);
+    // After the expiry even the same holder begins a new term.
+    let again = store.acquire(&Bid::new("g", "h", ten).over(Some(expired)), OP).unwrap().unwrap();
+    assert_eq!((again.holder(), again.fence().get()), ("h", 8));
+    // So it does over its own lease while that is valid.
+    let version = held();
+    let own = store.acquire(&Bid::new("g", "h", ten).over(Some(version)), OP).unwrap().unwrap();
+    assert_eq!(own.fence().get(), 8);
+    // The row is gone, and stays so.
+    held();
+    database.execute("DELETE FROM leader_election");
+    assert_eq!(renew("h", 7), None);
+    assert!(store.observe("g", OP).unwrap().lease().is_none());
+    // The release of a term that was taken over.
+    let bid = Bid::new("g", "k", ten).over(Some(held()));
+    let next = store.acquire(&bid, OP).unwrap().unwrap();
+    assert_eq!(next.fence().get(), 8);
+    store.release("g", "h", fence(7), OP).unwrap();
+    assert_eq!(look(&store, "g").version(), next.version());
+    // Whoever has seen a fence goes on above it, also where the row is gone.
+    for gone in ["DELETE FROM leader_election", "TRUNCATE leader_election"] {
+        held();
+        database.execute(gone);
+        let above = store.acquire(&Bid::new("g", "h", ten).above(7), OP).unwrap().unwrap();
+        assert_eq!(above.fence().get(), 8, "{gone}");
+    }
+}
+
 /// Plants a row with this fence and takes it over.
 fn fence_after(
     store: &PostgresStore,

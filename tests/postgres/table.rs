@@ -2,7 +2,9 @@
 
 use std::sync::Barrier;
 
-use tenure::{Bid, PostgresStore, Store};
+use std::time::Duration;
+
+use tenure::{Bid, CampaignError, Config, Elector, PostgresStore, Store};
 use tenure_testground::{Database, Postgres};
 
 use crate::{LEASE, OP, create, look, store};
@@ -193,4 +195,59 @@ fn b16_any_schema_and_table_name() {
         let rows = format!("SELECT count(*) FROM \"{schema}\".\"{}\"", table.replace('"', "\"\""));
         assert_eq!(database.client().query_one(&rows, &[]).unwrap().get::<_, i64>(0), 1);
     }
+}
+
+/// Nobody leads by the table as it is now, whether `ensure_schema` was called or not.
+fn nobody_leads(database: &Database<'_>, what: &str) {
+    let store = PostgresStore::connect(&database.dsn()).unwrap();
+    let elector = Elector::start(store, Config::builder("n").build().unwrap()).unwrap();
+    let outcome = elector.wait_for_leadership_timeout(Duration::from_secs(20));
+    match outcome {
+        Err(CampaignError::Store(error)) => assert!(error.is_fatal(), "{what}: {error}"),
+        other => panic!("{what}: {other:?}"),
+    }
+    assert!(!elector.is_leader() && elector.status().terms == 0, "{what}");
+}
+
+#[test]
+fn b05_times_without_a_zone_are_refused_by_name_and_nobody_leads() {
+    let database = Postgres::shared().database();
+    let right = store(&database).schema();
+    let row = "INSERT INTO leader_election VALUES ('n', 'old', 3, 'epoch', 'epoch', 'epoch')";
+    for column in ["acquired_at", "renewed_at", "expires_at"] {
+        let padding = " ".repeat("acquired_at".len() - column.len());
+        let wrong = right.replace(&format!("{column}{padding} timestamptz"), &format!("{column} timestamp"));
+        assert_ne!(wrong, right, "{column}");
+        let complaint = refusal(&database, &wrong);
+        let named = format!("{column} is of type timestamp without time zone");
+        assert!(complaint.contains(&named), "{complaint}");
+        database.execute(row);
+        nobody_leads(&database, column);
+        let kept = "SELECT fence = 3 AND holder = 'old' FROM leader_election";
+        assert!(database.client().query_one(kept, &[]).unwrap().get::<_, bool>(0), "{column}: it was taken");
+    }
+}
+
+#[test]
+fn b23_a_table_that_cannot_carry_an_election_carries_none() {
+    let database = Postgres::shared().database();
+    let right = store(&database).schema();
+    let without_payload = right.replace(",\n    payload     bytea", "");
+    assert!(refusal(&database, &without_payload).contains("payload is missing"));
+    nobody_leads(&database, "without a payload");
+    let without_key = right.replace("PRIMARY KEY", "NOT NULL");
+    assert!(refusal(&database, &without_key).contains("primary key"));
+    nobody_leads(&database, "without a key");
+}
+
+#[test]
+fn b16_identifiers_that_postgresql_would_truncate_are_refused() {
+    let long = "x".repeat(64);
+    let builder = || PostgresStore::builder("host=db.invalid");
+    for bad in ["", "a\0b", &long, &"\u{e9}".repeat(32)] {
+        assert_eq!(builder().table(bad).build().unwrap_err().field(), "table", "{bad:?}");
+        assert_eq!(builder().schema(bad).build().unwrap_err().field(), "schema", "{bad:?}");
+    }
+    let text = builder().table(&long).build().unwrap_err().to_string();
+    assert!(text.contains("63"), "{text}");
 }

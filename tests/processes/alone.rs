@@ -111,7 +111,7 @@ pub(crate) fn child_spins(_: &str) {
 }
 
 /// Runs a child as that user with at most `threads` threads.
-fn with_threads(user: &str, threads: u32, name: &str, dsn: &str) -> (bool, String) {
+pub(crate) fn with_threads(user: &str, threads: u32, name: &str, dsn: &str) -> (bool, String) {
     // Where nobody else may run this program, it is run from a place where they may.
     let dir = tempfile::tempdir().unwrap();
     let exe = dir.path().join("scarcity");

@@ -7,7 +7,10 @@ use tenure::{PostgresStore, Store};
 use tenure_testground::{Database, Postgres, Process, await_until, descriptors, mute_listener, threads};
 
 use crate::alone;
+use crate::crowd;
 use crate::figures::figure;
+use crate::scarce;
+use crate::secrets;
 
 /// Long enough for a busy machine.
 const OP: Duration = Duration::from_secs(10);
@@ -27,12 +30,17 @@ const CHILDREN: &[Child] = &[
     ("drops", child_drops),
     ("resolves", child_resolves),
     ("runs_out", child_runs_out),
-    ("logs_in", child_logs_in),
+    ("logs_in", secrets::child_logs_in),
     ("terms", alone::child_terms),
     ("spins", alone::child_spins),
     ("starved", alone::child_starved),
     ("clock", alone::child_clock),
     ("starved_store", alone::child_starved_store),
+    ("crowd", crowd::child_crowd),
+    ("refused", scarce::child_refused),
+    ("starved_elector", scarce::child_starved_elector),
+    ("runs_dry", scarce::child_runs_dry),
+    ("shows_all", secrets::child_shows_all),
 ];
 
 /// Runs the child that this process is, if it is one.
@@ -69,40 +77,8 @@ pub(crate) fn say(what: &str) {
     println!(">{what}");
 }
 
-fn await_word(child: &mut Process, word: &str) -> String {
+pub(crate) fn await_word(child: &mut Process, word: &str) -> String {
     child.expect_line(LIMIT, word, |line| line.starts_with(&format!(">{word}")))
-}
-
-/// The environment is the process's own, so this too takes one of its own.
-pub(crate) fn b20_the_password_may_come_from_the_environment() {
-    const PASSWORD: &str = "S3cr3t-%40 x'";
-    let server = Postgres::start_new();
-    server.create_role("app", &format!("PASSWORD '{}'", PASSWORD.replace('\'', "''")));
-    let rules = "local all all trust\nhost all postgres all trust\nhost all all all scram-sha-256\n";
-    std::fs::write(server.data_dir().join("pg_hba.conf"), rules).unwrap();
-    server.reload();
-    let dsn = format!("postgres://app@127.0.0.1:{}/postgres", server.port());
-    await_until(OP, "the new rules hold", || {
-        PostgresStore::connect(&dsn)
-            .unwrap()
-            .observe("p", OP)
-            .unwrap_err()
-            .to_string()
-            .contains("no password")
-    });
-    for (password, code) in [(PASSWORD, "42P01"), ("S3cr3tWrong", "28P01")] {
-        let mut child = Process::spawn_self(|command| {
-            as_child(command, "logs_in", &dsn).env("PGPASSWORD", password);
-        });
-        let said = await_word(&mut child, "refused");
-        assert!(said.contains(code) && !said.contains("S3cr3t"), "{said}");
-        assert!(child.wait(OP).success());
-    }
-}
-
-fn child_logs_in(dsn: &str) {
-    let store = PostgresStore::connect(dsn).unwrap();
-    say(&format!("refused: {}", store.observe("p", OP).unwrap_err()));
 }
 
 pub(crate) fn rule_7_two_hundred_time_outs_leave_nothing_behind() {

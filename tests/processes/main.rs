@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod alone;
-mod chaos;
+mod callbacks;
 mod contention;
+mod crowd;
 mod exits;
 #[path = "../fleet/mod.rs"]
 mod fleet;
@@ -17,8 +18,11 @@ mod pooler;
 mod replies;
 mod rights;
 mod rows_tests;
+mod scarce;
+mod secrets;
 mod stalls;
 mod takeover;
+mod work;
 
 use std::process::ExitCode;
 
@@ -64,6 +68,7 @@ const BOTH_WAYS: &[OnAWay] = tests![
     replies::b19_a_black_hole_under_a_leader,
     replies::rule_2_on_a_slow_path_the_term_counts_from_the_send,
     replies::b28_one_renewal_that_is_reset_or_swallowed_costs_no_term,
+    replies::b28_a_renewal_that_is_reset_is_made_again_at_once,
     exits::b09_a_shutdown_while_a_renewal_is_held_up_still_releases,
     exits::b09_process_exit_hands_over_like_a_crash,
     exits::b09_a_guard_in_a_static_hands_over_like_a_crash,
@@ -73,7 +78,8 @@ const BOTH_WAYS: &[OnAWay] = tests![
     rights::b23_twenty_four_processes_create_the_table_and_elect_one,
     outages::b26_nobody_leads_while_the_server_is_down_and_nobody_sleeps_longer,
     outages::b26_a_server_that_crashes_again_and_again,
-    chaos::random_faults_double_nobody,
+    outages::b26_after_a_long_outage_nobody_has_backed_off,
+    outages::b26_six_immediate_restarts,
     contention::sixteen_candidates_and_two_thousand_terms,
     contention::rule_14_candidates_that_look_write_nothing,
     in_process::leading_from_inside_an_async_runtime,
@@ -86,6 +92,7 @@ const BOTH_WAYS: &[OnAWay] = tests![
 /// What only root can set up.
 const ROOTS: &[Plain] = tests![
     alone::b27_without_threads_there_is_an_error_and_no_panic,
+    scarce::b27_an_elector_without_threads_is_an_error_and_leaves_no_lease,
     alone::rule_3_the_clock_counts_what_the_machine_slept,
     alone::rule_7_a_store_without_threads_gives_an_error_and_no_panic,
 ];
@@ -98,8 +105,6 @@ const PLAIN: &[Plain] = tests![
     stalls::b11_the_path_swallows_replies,
     stalls::b11_the_path_holds_requests_back,
     stalls::b11_the_peer_is_mute,
-    outages::a_pooler_that_restarts_costs_no_term,
-    outages::a_paused_pooler_leaves_nobody_leading_until_it_goes_on,
     pooler::b21_connections_and_columns_come_and_go_under_eight_nodes,
     pooler::b22_settings_of_a_neighbour_do_not_matter_to_four_nodes,
     pooler::b22_a_statement_timeout_left_behind_costs_the_term_and_no_more,
@@ -108,9 +113,21 @@ const PLAIN: &[Plain] = tests![
     leaks::rule_7_dropping_the_store_ends_its_threads_and_connections,
     leaks::rule_7_a_resolver_that_never_answers,
     leaks::a_process_without_descriptors_gets_an_error_and_recovers,
-    leaks::b20_the_password_may_come_from_the_environment,
+    secrets::b20_whatever_is_shown_the_password_is_not_in_it,
+    secrets::b20_the_password_may_come_from_the_environment,
     alone::b27_two_hundred_terms_leave_no_thread_and_no_descriptor,
     alone::nobody_spins,
+    scarce::b27_hundreds_of_refused_connections_leave_nothing_behind,
+    scarce::b27_lost_answers_pile_up_no_sessions,
+    scarce::b27_a_leader_without_descriptors_steps_down_and_recovers,
+    work::b10_a_shutdown_with_enough_grace_renews_until_the_work_has_ended,
+    work::b10_a_shutdown_past_its_grace_leaves_the_lease_to_expire,
+    work::b10_a_partition_cancels_the_work_in_time_and_shows_its_overrun,
+    work::b12_work_that_panics_hands_over_and_says_why,
+    work::b12_work_that_returns_hands_over,
+    work::b12_a_store_that_panics_in_a_renewal_costs_the_term_and_no_more,
+    callbacks::b13_callbacks_that_sleep_for_three_leases_lose_nothing,
+    crowd::b25_two_hundred_followers,
     rights::b01_a_leader_that_may_not_write_any_more_steps_down,
 ];
 

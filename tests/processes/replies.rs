@@ -179,3 +179,31 @@ pub(crate) fn b28_one_renewal_that_is_reset_or_swallowed_costs_no_term(way: Way)
     assert!(failures >= 1, "nothing was disturbed");
     fleet.verify(&ground, P3, 1);
 }
+
+pub(crate) fn b28_a_renewal_that_is_reset_is_made_again_at_once(way: Way) {
+    let ground = Ground::shared(way);
+    let proxy = Proxy::to(ground.addr());
+    let mut fleet = Fleet::new();
+    let first = fleet.start_leader(&through(&proxy, &ground, "a", P3));
+    fleet.await_held(&first, P3.renew * 2);
+    let failures = |fleet: &Fleet| fleet.lines().filter(|(_, line)| matches!(line, Line::Err { .. })).count();
+    let mut took: Vec<Duration> = Vec::new();
+    for _ in 0..5 {
+        ground.await_renewal();
+        let before = failures(&fleet);
+        proxy.set(Mode::Reset);
+        fleet.await_story(LIMIT, "a renewal is reset", |fleet| (failures(fleet) > before).then_some(()));
+        proxy.set(Mode::Pass);
+        let passed = now();
+        ground.await_renewal();
+        took.push(now() - passed);
+    }
+    took.sort();
+    let bound = (P3.renew / 4).max(Duration::from_millis(50)) + P3.op;
+    // On a busy machine not each of them.
+    assert!(took[0] <= bound && took[4] <= bound + SLACK, "{took:?}, not {bound:?}");
+    figure(format_args!("{way:?}: a renewal reset: the next one {:.1?} to {:.1?} later", took[0], took[4]));
+    fleet.await_held(&first, P3.lease);
+    fleet.no_lost();
+    fleet.verify(&ground, P3, 1);
+}

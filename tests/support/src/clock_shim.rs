@@ -1,10 +1,9 @@
 //! Clocks that can be stepped while a process runs.
 
-use crate::scene;
+use crate::{preload, scene};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -124,15 +123,5 @@ fn read(file: &File, word: Word) -> i64 {
 
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let source = scene::root().join("clock_shim.c");
-        let library = scene::root().join("clock_shim.so");
-        std::fs::write(&source, SOURCE).unwrap_or_else(|error| panic!("can't write the shim: {error}"));
-        let mut cc = Command::new("cc");
-        cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-        let output = cc.output().unwrap_or_else(|error| panic!("can't run the C compiler: {error}"));
-        assert!(output.status.success(), "cc: {}", String::from_utf8_lossy(&output.stderr));
-        scene::set_mode(&library, 0o755);
-        library
-    })
+    LIBRARY.get_or_init(|| preload::compile("clock_shim", SOURCE))
 }

@@ -11,6 +11,8 @@
 //! | [`Proxy`] | delay, black hole, lost replies, held requests, resets, refusals, throttling; counts round trips |
 //! | [`MuteListener`], [`SynBlackHole`] | peers that accept and never answer, or never even accept |
 //! | [`ClockShim`] | stepping the clocks of a server or of a process while it runs |
+//! | [`signal_storm`] | signals that interrupt whatever a process waits in |
+//! | [`limit_descriptors`], [`limit_threads`] | a process that gets no more of them |
 //! | [`Process`], [`await_until`], [`threads`], [`descriptors`], … | watching and tormenting processes |
 
 #![forbid(unsafe_code)]
@@ -20,9 +22,11 @@ mod listeners;
 mod pgbouncer;
 mod port;
 mod postgres_server;
+mod preload;
 mod process;
 mod proxy;
 mod scene;
+mod signal_storm;
 
 pub use clock_shim::{BootOffset, ClockShim};
 pub use listeners::{MuteListener, SynBlackHole, mute_listener, syn_black_hole};
@@ -30,9 +34,11 @@ pub use pgbouncer::{AdminRow, PgBouncer, PgBouncerBuilder};
 pub use port::free_port;
 pub use postgres_server::{Database, Postgres, PostgresBuilder};
 pub use process::{
-    Process, await_until, cont_process, descriptors, is_running, kill_process, stop_process, threads,
+    Process, await_until, cont_process, cpu_time, descriptors, is_running, kill_process, limit_descriptors,
+    limit_threads, stop_process, threads, waits,
 };
 pub use proxy::{ConnectionId, Counters, Direction, Flow, Mode, Proxy};
+pub use signal_storm::signal_storm;
 
 /// The driver, for assertions in tests.
 pub use postgres;

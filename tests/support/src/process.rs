@@ -1,9 +1,11 @@
 //! Watching, stopping and re-executing processes.
 
 use crate::scene;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Resource, Signal, getrlimit};
 use std::fmt::Display;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -37,12 +39,60 @@ fn entries(pid: u32, list: &str) -> usize {
     std::fs::read_dir(&path).unwrap_or_else(|error| panic!("can't read {path}: {error}")).count()
 }
 
+/// How often each thread of a process has begun to wait for something.
+pub fn waits(pid: u32) -> Vec<u64> {
+    let path = format!("/proc/{pid}/task");
+    let threads = std::fs::read_dir(&path).unwrap_or_else(|error| panic!("can't read {path}: {error}"));
+    // A thread that ends meanwhile has nothing to say.
+    let statuses =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("status")).ok());
+    let count = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse().ok()).expect("the kernel counts")
+    };
+    statuses.map(count).collect()
+}
+
+/// The processor time that a process has used.
+pub fn cpu_time(pid: u32) -> Duration {
+    let stat = stat(pid).unwrap_or_else(|| panic!("there is no process {pid}"));
+    Duration::from_millis(stat.ticks * 10)
+}
+
+/// How many descriptors a process may have from now on; those that it has stay. `None`: as many as this process.
+pub fn limit_descriptors(pid: u32, most: Option<u64>) {
+    limit(pid, Resource::Nofile, most);
+}
+
+/// How many threads the user that a process runs as may have for this process to start one more. `None`: as many as
+/// for this process. No limit for root.
+pub fn limit_threads(pid: u32, most: Option<u64>) {
+    limit(pid, Resource::Nproc, most);
+}
+
+/// The soft limit, which may be raised again. Set as the user that the process runs as: root in a container has no say
+/// in the limits of others.
+fn limit(pid: u32, resource: Resource, most: Option<u64>) {
+    let option = if resource == Resource::Nproc { "--nproc" } else { "--nofile" };
+    let most = most.or(getrlimit(resource).current).map_or("unlimited".to_owned(), |most| most.to_string());
+    let owner = std::fs::metadata(format!("/proc/{pid}")).unwrap_or_else(|error| panic!("no {pid}: {error}"));
+    let mut command = Command::new("prlimit");
+    command.args(["--pid", &pid.to_string(), &format!("{option}={most}:")]);
+    if owner.uid() != rustix::process::geteuid().as_raw() {
+        command.uid(owner.uid()).gid(owner.gid());
+    }
+    let output = command.output().unwrap_or_else(|error| panic!("can't run prlimit: {error}"));
+    assert!(output.status.success(), "prlimit: {}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// What `/proc/PID/stat` says about a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) pid: u32,
     pub(crate) state: char,
     pub(crate) parent: u32,
+    /// Processor time in hundredths of a second, the kernel's on its behalf included.
+    ticks: u64,
     /// In clock ticks since boot; tells a process from a later one with the same id.
     pub(crate) started: u64,
 }
@@ -53,8 +103,9 @@ pub(crate) fn stat(pid: u32) -> Option<Stat> {
     let mut fields = text[text.rfind(')')? + 1..].split_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    let started = fields.nth(17)?.parse().ok()?;
-    Some(Stat { pid, state, parent, started })
+    let (user, system) = (fields.nth(9)?.parse::<u64>().ok()?, fields.next()?.parse::<u64>().ok()?);
+    let started = fields.nth(6)?.parse().ok()?;
+    Some(Stat { pid, state, parent, ticks: user + system, started })
 }
 
 pub(crate) fn children(parent: u32) -> Vec<Stat> {
@@ -203,6 +254,11 @@ impl Process {
     /// Every line read so far.
     pub fn seen(&self) -> &[String] {
         &self.seen
+    }
+
+    /// Forgets the lines read so far: for a process that is listened to for hours.
+    pub fn forget(&mut self) {
+        self.seen.clear();
     }
 
     /// SIGSTOP, and waits until it has stopped.

@@ -100,6 +100,23 @@ fn stops_and_restarts_keep_the_port() {
 }
 
 #[test]
+fn a_stop_that_takes_too_long_is_a_crash() {
+    let server = Postgres::start_new();
+    server.stop_within(SOON, false);
+    server.start();
+    server.stop_within(SOON, true);
+    server.start();
+    assert_eq!(server.log().matches("received fast shutdown request").count(), 1);
+    assert_eq!(server.log().matches("received immediate shutdown request").count(), 1);
+    let pids = server.pids();
+    server.pause();
+    server.stop_within(Duration::from_millis(100), false);
+    assert!(pids.iter().all(|pid| !is_running(*pid)));
+    server.start();
+    assert_eq!(server.log().matches("received fast shutdown request").count(), 1);
+}
+
+#[test]
 fn a_standby_follows_and_is_promoted_to_the_next_timeline() {
     let primary = Postgres::start_new();
     let standby = Postgres::standby_of(&primary);

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tenure_testground::{
-    BootOffset, ClockShim, PgBouncer, Postgres, Process, await_until, free_port, is_running, kill_process,
-    mute_listener, syn_black_hole,
+    BootOffset, ClockShim, PgBouncer, Postgres, Process, await_until, cpu_time, free_port, is_running,
+    kill_process, limit_descriptors, limit_threads, mute_listener, signal_storm, syn_black_hole, waits,
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -164,16 +164,21 @@ int main(void) {
 }
 "#;
 
+/// Compiles a program in C, and starts it.
+fn start(text: &str, env: Vec<(String, String)>) -> Process {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, program) = (dir.path().join("program.c"), dir.path().join("program"));
+    std::fs::write(&source, text).unwrap();
+    assert!(Command::new("cc").arg("-o").arg(&program).arg(&source).status().unwrap().success());
+    let mut command = Command::new(program);
+    command.envs(env);
+    Process::spawn(command)
+}
+
 #[test]
 fn the_clocks_of_a_process_step_one_by_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let (source, program) = (dir.path().join("watcher.c"), dir.path().join("watcher"));
-    std::fs::write(&source, CLOCK_WATCHER).unwrap();
-    assert!(Command::new("cc").arg("-o").arg(&program).arg(&source).status().unwrap().success());
     let shim = ClockShim::new();
-    let mut command = Command::new(program);
-    command.envs(shim.env());
-    let mut process = Process::spawn(command);
+    let mut process = start(CLOCK_WATCHER, shim.env());
     process.expect_line(SOON, "up", |line| line == "up");
     shim.step_boottime(1050.0);
     process.expect_line(SOON, "the boot clock alone", |line| line == "0 0 10");
@@ -184,6 +189,62 @@ fn the_clocks_of_a_process_step_one_by_one() {
     assert_eq!(BootOffset::open(shim.path()).get(), Duration::from_secs(2100));
     shim.step(-2100.0);
     process.expect_line(SOON, "the wall clock back", |line| line == "-10 20 21");
+}
+
+/// Two threads that wait for a long time, and say when they were interrupted a hundred times.
+const INTERRUPTED: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void *waits(void *name) {
+    for (int i = 0; i < 100; i++) if (usleep(10000000) == 0) return NULL;
+    puts(name);
+    fflush(stdout);
+    return NULL;
+}
+int main(void) {
+    pthread_t other;
+    if (pthread_create(&other, NULL, waits, "other")) return 1;
+    waits("main");
+    return pthread_join(other, NULL);
+}
+"#;
+
+#[test]
+fn a_storm_of_signals_interrupts_every_thread() {
+    let mut process = start(INTERRUPTED, signal_storm(Duration::from_millis(1)));
+    let mut words = [process.line(SOON), process.line(SOON)].map(Option::unwrap);
+    words.sort();
+    assert_eq!(words, ["main", "other"]);
+    assert!(process.wait(SOON).success());
+}
+
+#[test]
+fn a_running_process_is_limited_and_let_go_again() {
+    let process = shell("while :; do sleep 0.01; done");
+    let limits = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{}/limits", process.pid())).unwrap();
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        line[name.len()..].split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (name, limit) in
+        [("Max open files", limit_descriptors as fn(u32, Option<u64>)), ("Max processes", limit_threads)]
+    {
+        let before = limits(name);
+        limit(process.pid(), Some(77));
+        assert_eq!(limits(name), [vec!["77".to_owned()], before[1..].to_vec()].concat());
+        limit(process.pid(), None);
+        assert_eq!(limits(name), before);
+    }
+}
+
+#[test]
+fn what_a_process_works_and_waits_is_counted() {
+    let busy = shell("while :; do :; done");
+    await_until(SOON, "it works", || cpu_time(busy.pid()) > Duration::from_millis(100));
+    let idle = shell("while :; do sleep 0.01; done");
+    await_until(SOON, "it waits", || waits(idle.pid()).into_iter().sum::<u64>() > 20);
+    assert!(cpu_time(idle.pid()) < Duration::from_secs(1));
 }
 
 #[test]

@@ -201,6 +201,19 @@ impl Postgres {
         self.stop(Signal::INT);
     }
 
+    /// Fast or immediate shutdown, and a crash where that takes too long: either waits for whoever connected while
+    /// the server stopped or started, and says nothing, for up to `authentication_timeout`.
+    pub fn stop_within(&self, patience: Duration, immediate: bool) {
+        let mut running = self.running.lock();
+        let Some(postmaster) = &mut running.postmaster else { return };
+        signal(postmaster.id(), if immediate { Signal::QUIT } else { Signal::INT });
+        if wait_for_exit(postmaster, patience).is_some() {
+            running.postmaster = None;
+        } else {
+            running.kill9();
+        }
+    }
+
     /// Immediate shutdown: no checkpoint; the next start recovers as after a crash.
     pub fn stop_immediate(&self) {
         self.stop(Signal::QUIT);

@@ -1,0 +1,130 @@
+//! B20: the password comes from wherever it may come from, and is in nothing that a program prints. Each is a process
+//! of its own, since the environment and the log's sink are the process's own.
+
+use std::process::Command;
+use std::time::Duration;
+
+use tenure::{Config, Elector, PostgresStore, Store, Term};
+use tenure_testground::{Postgres, Process, await_until, free_port};
+
+use crate::leaks::{as_child, await_word, say};
+
+const OP: Duration = Duration::from_secs(10);
+const PASSWORD: &str = "S3cr3t-%40 x'";
+const ENCODED: &str = "S3cr3t-%2540%20x%27";
+const QUOTED: &str = r"'S3cr3t-%40 x\''";
+/// In all forms of it, also the wrong ones.
+const MARK: &str = "S3cr3t";
+
+/// A server that wants passwords over TCP, and the DSN without one.
+fn with_passwords() -> (Postgres, String) {
+    let server = Postgres::start_new();
+    server.create_role("app", &format!("PASSWORD '{}'", PASSWORD.replace('\'', "''")));
+    let rules = "local all all trust\nhost all postgres all trust\nhost all all all scram-sha-256\n";
+    std::fs::write(server.data_dir().join("pg_hba.conf"), rules).unwrap();
+    server.reload();
+    let dsn = format!("postgres://app@127.0.0.1:{}/postgres", server.port());
+    await_until(OP, "the new rules hold", || {
+        PostgresStore::connect(&dsn)
+            .unwrap()
+            .observe("p", OP)
+            .unwrap_err()
+            .to_string()
+            .contains("no password")
+    });
+    (server, dsn)
+}
+
+pub(crate) fn b20_the_password_may_come_from_the_environment() {
+    let (_server, dsn) = with_passwords();
+    for (password, code) in [(PASSWORD, "42P01"), ("S3cr3tWrong", "28P01")] {
+        let mut child = Process::spawn_self(|command| {
+            as_child(command, "logs_in", &dsn).env("PGPASSWORD", password);
+        });
+        let said = await_word(&mut child, "refused");
+        assert!(said.contains(code) && !said.contains(MARK), "{said}");
+        assert!(child.wait(OP).success());
+    }
+}
+
+pub(crate) fn child_logs_in(dsn: &str) {
+    let store = PostgresStore::connect(dsn).unwrap();
+    say(&format!("refused: {}", store.observe("p", OP).unwrap_err()));
+}
+
+pub(crate) fn b20_whatever_is_shown_the_password_is_not_in_it() {
+    let (server, bare) = with_passwords();
+    PostgresStore::connect(&server.dsn()).unwrap().ensure_schema().unwrap();
+    server.execute("GRANT SELECT, INSERT, UPDATE ON leader_election TO app");
+    let port = server.port();
+    let url = format!("postgres://app:{ENCODED}@127.0.0.1:{port}/postgres");
+    let pairs = format!("host=127.0.0.1 port={port} user=app password={QUOTED} dbname=postgres");
+    let refused = |dsn: &str| dsn.replace(&port.to_string(), &free_port().to_string());
+    let wrong = |dsn: &str| dsn.replace(MARK, "S3cr3tWrong");
+    // What each comes to: the DSN, PGPASSWORD, and what has to be said.
+    let cases = [
+        (url.clone(), None, "started_leading panicked: out of luck"),
+        (pairs.clone(), None, "started_leading panicked: out of luck"),
+        (bare.clone(), Some(PASSWORD), "started_leading panicked: out of luck"),
+        (wrong(&url), None, "28P01"),
+        (wrong(&pairs), None, "28P01"),
+        (bare, Some("S3cr3tWrong"), "28P01"),
+        (refused(&url), None, "refused"),
+        (refused(&pairs), None, "refused"),
+        (url.replace("@127.0.0.1", "/S3cr3t@127.0.0.1"), None, "malformed"),
+        (pairs.replace("x\\''", "x"), None, "malformed"),
+    ];
+    for (dsn, password, outcome) in cases {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let command = as_child(&mut command, "shows_all", &dsn).env("RUST_BACKTRACE", "0");
+        password.map(|password| command.env("PGPASSWORD", password));
+        let run = command.output().unwrap();
+        let text =
+            [run.stdout, run.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        assert!(run.status.success() && text.contains(outcome), "{outcome}: {text}");
+        assert!(!text.contains(MARK) && !text.contains("%2540"), "{outcome}: {text}");
+    }
+}
+
+/// Everything that is logged, at whatever level, goes to standard error.
+struct Everything;
+
+impl log::Log for Everything {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    #[allow(clippy::print_stderr, reason = "a log")]
+    fn log(&self, record: &log::Record<'_>) {
+        eprintln!("{} {}: {}", record.level(), record.target(), record.args());
+    }
+
+    fn flush(&self) {}
+}
+
+/// Shows all that can be shown, and leads until its work panics.
+pub(crate) fn child_shows_all(dsn: &str) {
+    log::set_logger(&Everything).unwrap();
+    log::set_max_level(log::LevelFilter::Trace);
+    say(&format!("{:?}", PostgresStore::builder(dsn)));
+    let store = match PostgresStore::connect(dsn) {
+        Ok(store) => store,
+        Err(error) => return say(&format!("malformed: {error} {error:?}")),
+    };
+    let config = Config::builder("shown").label("l").build().unwrap();
+    say(&format!("{store:?} {config:?}"));
+    let elector = Elector::start(store, config).unwrap();
+    match elector.wait_for_leadership_timeout(Duration::from_secs(2)) {
+        Ok(guard) => say(&format!("{guard:?} {:?}", guard.term())),
+        Err(error) => say(&format!("{error} {error:?}")),
+    }
+    let status = elector.status();
+    say(&format!("{elector:?} {status:?}"));
+    if let Some(error) = status.last_error {
+        say(&format!("{error} {error:?}"));
+        return;
+    }
+    let worked =
+        elector.run(|term: Term| panic!("{}", if term.is_leader() { "out of luck" } else { "lost" }));
+    say(&worked.map_err(|error| format!("{error} {error:?}")).unwrap_err());
+}
