@@ -354,13 +354,16 @@ impl ConfigBuilder {
 impl fmt::Debug for ConfigBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConfigBuilder")
-            .field("name", &checks::shown(&self.name))
+            .field("name", &format_args!("{}", checks::shown(&self.name)))
             .field("lease_duration", &self.lease_duration)
             .field("renew_interval", &self.renew_interval)
             .field("retry_period", &self.retry_period)
             .field("operation_timeout", &self.operation_timeout)
             .field("safety_margin", &self.safety_margin)
-            .field("label", &self.label.as_deref().map(checks::shown))
+            .field(
+                "label",
+                &format_args!("{}", self.label.as_deref().map_or("None".to_owned(), checks::shown)),
+            )
             .field("payload_bytes", &self.payload.as_ref().map(Vec::len))
             .field("release_on_exit", &self.release_on_exit)
             .field("min_fence", &self.min_fence)

@@ -278,3 +278,13 @@ fn whatever_builds_satisfies_the_invariant() {
     }
     assert!(built > 1_000 && refused > 1_000, "{built} built, {refused} refused: too little happened");
 }
+
+#[test]
+fn debugging_output_shows_the_settings_and_only_the_size_of_the_payload() {
+    let builder = Config::builder("e").label("web-0").lease_duration(secs(20)).payload("secret");
+    let shown = format!("{builder:?}");
+    for part in ["ConfigBuilder", "\"e\"", "web-0", "20s", "payload_bytes: Some(6)"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(!shown.contains("secret"), "{shown}");
+}

@@ -154,3 +154,24 @@ fn answer(rng: &mut fastrand::Rng, driven: &Driven, call: &Call) -> Input {
         (Call::Release { .. }, _) => Input::Released,
     }
 }
+
+/// Of two renewals, 4 s apart, the second was half a second ago.
+fn after_two_renewals_by(holder: &str) -> (Driven, Step) {
+    let mut driven = Driven::new(Settings { retry_period: ms(6_000), ..settings() });
+    assert_eq!(driven.feed(Input::Campaign).call, Some(Call::Observe));
+    let begun = driven.db();
+    let step = driven.feed(seen(lease(holder, 1, begun, begun)));
+    assert_eq!(driven.next_call(step.wake_at), Some((Call::Observe, 4_500)));
+    let step = driven.feed(seen(lease(holder, 1, begun + 4_000, begun + 4_500)));
+    (driven, step)
+}
+
+#[test]
+fn a_candidate_looks_behind_the_next_renewal_of_somebody_else() {
+    let (driven, step) = after_two_renewals_by("other");
+    let wake_at = step.wake_at.unwrap();
+    assert!(driven.in_ms(3_500) < wake_at && wake_at < driven.in_ms(4_000), "{wake_at:?}");
+    // What it wrote itself, and has given up, has no next renewal.
+    let (driven, step) = after_two_renewals_by(ME);
+    assert_eq!(step.wake_at, Some(driven.in_ms(4_500)));
+}
