@@ -9,12 +9,17 @@ use crate::time::Time;
 /// Polls come up to this part of the lease's length after a renewal is due: what a credit gives back.
 const MOMENT_DIVISOR: u32 = 40;
 
+/// One look in so many is given a new place behind the renewal: whoever had to wait for the same thing (a server that
+/// stood still) is answered at one moment, and would otherwise keep in step from then on.
+const SAME_PLACES: u64 = 16;
+
 /// The observed leader's rhythm of renewals.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rhythm {
     last: Option<(Fence, Timestamp)>,
-    /// The shortest distance between two renewals of this term that was seen.
-    distance: Option<Duration>,
+    /// The last two distances between renewals of this term that were seen. The shorter one counts: a longer one
+    /// may have missed a renewal in between; but a single short one (a new payload) is soon forgotten.
+    distances: [Option<Duration>; 2],
     /// Local time at which the next renewal is due, if the leader keeps its rhythm.
     due: Option<Time>,
     /// How long after a renewal the last look came.
@@ -30,15 +35,16 @@ impl Rhythm {
         match self.last {
             Some((fence, renewed_at)) if fence == lease.fence() && renewed_at < lease.renewed_at() => {
                 let distance = lease.renewed_at().saturating_since(renewed_at);
-                self.distance = Some(self.distance.map_or(distance, |d| d.min(distance)));
+                self.distances = [self.distances[1], Some(distance)];
             }
             Some((fence, _)) if fence == lease.fence() => {}
-            _ => self.distance = None,
+            _ => self.distances = [None; 2],
         }
         self.last = Some(seen);
         let age = lease.now().saturating_since(lease.renewed_at());
         self.behind = age;
-        self.due = self.distance.filter(|d| age < *d && !lease.is_released()).map(|d| received + (d - age));
+        let distance = self.distances.into_iter().flatten().min();
+        self.due = distance.filter(|d| age < *d && !lease.is_released()).map(|d| received + (d - age));
     }
 
     /// The row is gone or is our own.
@@ -53,10 +59,10 @@ impl Rhythm {
         match self.due {
             Some(due) => {
                 // Between a fifth and the whole of the moment: late enough for the renewal to have landed. Where the
-                // last look came that close behind one, just as close again.
-                let close = moment / 5..=moment;
+                // last look came that close behind one, as a rule just as close again.
+                let keeps = (moment / 5..=moment).contains(&self.behind) && dice % SAME_PLACES != 0;
                 let random = moment / 5 + fraction(moment * 4 / 5, dice);
-                let next = due + if close.contains(&self.behind) { self.behind } else { random };
+                let next = due + if keeps { self.behind } else { random };
                 // One look for each renewal is enough where that is no later than promised.
                 if next > now && next <= now + retry_period { next } else { regular }
             }
@@ -80,6 +86,10 @@ mod tests {
     use crate::lease::LeaseTimes;
 
     fn lease(renewed_ms: i64, now_ms: i64) -> Lease {
+        term(1, renewed_ms, now_ms)
+    }
+
+    fn term(fence: i64, renewed_ms: i64, now_ms: i64) -> Lease {
         let at = |ms: i64| Timestamp::from_micros(1_000_000_000 + ms * 1_000);
         let times = LeaseTimes {
             acquired_at: at(0),
@@ -87,7 +97,7 @@ mod tests {
             expires_at: at(renewed_ms + 15_000),
             now: at(now_ms),
         };
-        Lease::new("n", "h", Fence::try_from(1).unwrap(), times)
+        Lease::new("n", "h", Fence::try_from(fence).unwrap(), times)
     }
 
     fn ms(t: u64) -> Time {
@@ -130,10 +140,14 @@ mod tests {
         let retry = Duration::from_secs(5);
         rhythm.observed(ms(1_000), &lease(0, 1_000));
         rhythm.observed(ms(5_200), &lease(5_000, 5_200));
-        // 200 ms behind this renewal, and behind the next one, whatever the dice say.
-        for dice in [0, u64::MAX] {
+        // 200 ms behind this renewal, and behind the next one, whatever else the dice say.
+        for dice in [1, u64::MAX] {
             assert_eq!(rhythm.next_poll(ms(5_200), retry, dice), ms(10_200));
         }
+        // Now and then it moves, so that those who came to be in step part again.
+        let most = u64::MAX - u64::MAX % SAME_PLACES;
+        assert_eq!(rhythm.next_poll(ms(5_200), retry, 0), ms(10_075));
+        assert!(rhythm.next_poll(ms(5_200), retry * 2, most) > ms(10_370));
         // Never later than a retry period from now, though.
         let poll = rhythm.next_poll(ms(5_200), retry - Duration::from_millis(1), u64::MAX);
         assert!(poll < ms(10_200), "{poll:?}");
@@ -142,5 +156,24 @@ mod tests {
         assert_eq!(rhythm.next_poll(ms(5_400), retry, 0), ms(10_075));
         rhythm.observed(ms(5_001), &lease(5_000, 5_001));
         assert_eq!(rhythm.next_poll(ms(5_001), retry, 0), ms(5_001 + 3_750), "10 075 is too late");
+    }
+
+    #[test]
+    fn one_renewal_out_of_turn_does_not_spoil_the_rhythm_for_long() {
+        let mut rhythm = Rhythm::default();
+        let retry = Duration::from_secs(5);
+        for renewed in [0, 5_000, 5_300, 10_300] {
+            rhythm.observed(ms(renewed + 100), &lease(renewed as i64, renewed as i64 + 100));
+        }
+        assert_eq!(rhythm.due, Some(ms(10_600)), "300 ms were seen, so it looks too early this once");
+        rhythm.observed(ms(15_400), &lease(15_300, 15_400));
+        assert_eq!(rhythm.due, Some(ms(20_300)));
+        assert_eq!(rhythm.next_poll(ms(15_400), retry, 1), ms(20_400));
+        // A renewal that was missed makes no rhythm.
+        rhythm.observed(ms(25_400), &lease(25_300, 25_400));
+        assert_eq!(rhythm.due, Some(ms(30_300)));
+        // Another term has another one.
+        rhythm.observed(ms(30_100), &term(2, 30_000, 30_100));
+        assert!(rhythm.due.is_none());
     }
 }
