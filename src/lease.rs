@@ -160,7 +160,7 @@ impl Timestamp {
     #[must_use]
     pub fn to_system_time(self) -> Option<SystemTime> {
         let distance = Duration::from_micros(self.0.unsigned_abs());
-        if self.0 < 0 {
+        if self.0.is_negative() {
             SystemTime::UNIX_EPOCH.checked_sub(distance)
         } else {
             SystemTime::UNIX_EPOCH.checked_add(distance)
