@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tenure_testground::{ClockShim, Postgres};
 
+use crate::fleet::figures::figure;
 use crate::fleet::line::{Line, now};
 use crate::fleet::node::Options;
 use crate::fleet::profile::{P3, SLACK};
@@ -165,8 +166,8 @@ pub(crate) fn cpu_starvation(way: Way) -> Report {
     let mut stage = Stage::set(Ground::shared(way));
     let leader = stage.first.node;
     let ms = Duration::from_millis;
-    for long in [1_200, 1_400, 1_600, 1_800] {
-        for (stopped, runs) in std::iter::repeat_n((90, 10), 10).chain([(long, 50)]) {
+    for long in [1_300, 1_600, 1_700, 1_800] {
+        for (stopped, runs) in std::iter::repeat_n((90, 10), 8).chain([(long, 50)]) {
             stage.fleet.nodes[leader].process.stop();
             sleep(ms(stopped));
             stage.fleet.nodes[leader].process.cont();
@@ -176,6 +177,7 @@ pub(crate) fn cpu_starvation(way: Way) -> Report {
     }
     let gap = stage.longest_gap();
     assert!(gap > stage.profile.renew * 2, "{gap:?} at most between two renewals: it has run all the time");
+    figure(format_args!("{}: starved: {gap:.1?} between two renewals at most", way.name()));
     // Whether it has kept its term or not: the stories show whether it was honest.
     let led = stage.calms(now());
     stage.goes_on(&led);
