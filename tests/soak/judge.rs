@@ -172,6 +172,10 @@ pub(crate) fn what_is_put_away_still_counts() {
     assert_eq!(told(&late, &[], &judge), 0);
     assert_eq!(told(&story(6, 19, 30), &[], &judge), 1, "two leaders");
     assert_eq!(told(&story(4, 25, 30), &[], &judge), 1, "a lower fence");
+    let with =
+        |late: &Story| [judge.archive.terms.clone(), terms(&[Teller { story: late, runs: true }])].concat();
+    assert_eq!(history::overlaps(&with(&story(6, 19, 30))), 1, "it is counted, too");
+    assert_eq!(history::falls(&with(&story(4, 25, 30))), 1);
     assert_eq!(told(&story(5, 25, 30), &[], &judge), 1, "the same fence");
     let cut = |to| Cut { by: 1, node: 0, fence: 6, from: s(26), to, frozen: false };
     assert_eq!(told(&late, &[cut(None)], &judge), 1, "led on without an answer");
