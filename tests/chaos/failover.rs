@@ -8,10 +8,10 @@ use tenure_testground::{Mode, Postgres, Proxy, await_until};
 use crate::fleet::figures::figure;
 use crate::fleet::line::{Stamp, now};
 use crate::fleet::profile::{P3, SLACK};
-use crate::fleet::stillness::BROKEN;
+use crate::fleet::stillness::promised;
 use crate::fleet::{Ground, LIMIT, Led, Way, rows};
 use crate::report::Report;
-use crate::stage::Stage;
+use crate::stage::{LOOKED, Stage, taken_after_the_expiry};
 
 /// A fleet on a primary that has a standby. Direct, each node has a path to both servers and a connection string
 /// that names both; through PgBouncer it is for an operator to point that at the other server.
@@ -51,6 +51,12 @@ impl<'a> Pair<'a> {
                 options.dsn = or_else(&options.dsn, port);
             }
         })
+    }
+
+    /// Whether a node has had an answer on its path to the server that there is now.
+    fn has_looked(&self, node: usize) -> bool {
+        let path = if self.way == Way::Direct { &self.second[node] } else { &self.stage.proxies[node] };
+        path.snapshot().round_trips >= LOOKED
     }
 
     /// All paths of a node.
@@ -96,13 +102,18 @@ impl<'a> Pair<'a> {
         P3.take() - SLACK + pooler
     }
 
-    /// Whoever leads first after the promotion has a fence above all that were issued, and goes on.
+    /// Whoever leads first after the promotion has waited for a lease and has a fence above all that were issued, and
+    /// goes on.
     #[track_caller]
     fn goes_on_above(&mut self, old: &Led, promoted: Stamp) -> Led {
         let (bound, asked) = (self.bound(), self.asked);
         let fleet = &mut self.stage.fleet;
         let next = fleet.await_lead(bound + SLACK, "somebody leads again", |led| led.at > asked);
-        assert!(next.fence > old.fence, "{BROKEN}: {next:?} after {old:?}\n{}", fleet.told());
+        promised!(next.fence > old.fence, "{next:?} after {old:?}\n{}", fleet.told());
+        let between = fleet.leads().into_iter().find(|led| led.at > old.at && led.at <= asked);
+        promised!(between.is_none(), "{between:?} before the promotion\n{}", fleet.told());
+        // Rule 15: what was known of the other timeline is waited out, from the first answer on this one on.
+        self.stage.is_waited_for(&next, asked);
         self.stage.took_over(next.at.saturating_sub(promoted), bound);
         self.stage.goes_on(&next);
         next
@@ -112,6 +123,8 @@ impl<'a> Pair<'a> {
     fn another_leads(&mut self, led: &Led) {
         let killed = self.stage.fleet.kill(led.node);
         let next = self.stage.leads_again(led, killed, P3.take() - SLACK);
+        let history = rows::history(&self.standby.existing_database(self.stage.ground.database.name()), "e");
+        taken_after_the_expiry(&history, &next, P3.retry);
         self.stage.goes_on(&next);
         self.stage.calms(next.at);
     }
@@ -133,7 +146,7 @@ fn follow_synchronously(primary: &Postgres, standby: &Postgres) {
 fn nothing_wrong_on(standby: &Postgres, database: &str) {
     let history = rows::history(&standby.existing_database(database), "e");
     let faults = rows::faults(&history, P3.lease);
-    assert!(faults.is_empty(), "{BROKEN}: {faults:#?}\n{history:#?}");
+    promised!(faults.is_empty(), "{faults:#?}\n{history:#?}");
 }
 
 /// The standby is promoted when the leader has given up.
@@ -173,6 +186,9 @@ pub(crate) fn synchronous_failover_in_time(way: Way) -> Report {
     primary.kill9();
     let promoted = pair.promote();
     let leader = pair.stage.calms(promoted);
+    if let Some(next) = pair.stage.fleet.leads().into_iter().find(|led| led.at > first.at) {
+        pair.stage.is_waited_for(&next, pair.asked);
+    }
     let kept = if leader == first { "goes on" } else { "is followed by another" };
     figure(format_args!(
         "{}: primary killed, synchronous standby promoted at once: the term {kept}",
@@ -209,7 +225,7 @@ fn loses_terms(way: Way, feed_cut: Mode, leader_cut: bool) -> Report {
     pair.stage.goes_on(&second);
     let third = pair.stage.hands_over(&second);
     let lost = pair.stage.hands_over(&third);
-    fails_over_to(&first, pair, &primary, &lost, leader_cut)
+    fails_over_to(&first, pair, &primary, &lost, leader_cut, 6)
 }
 
 /// The row that the promoted server has is that of a participant which lives and campaigns. It led before the leader
@@ -228,17 +244,18 @@ pub(crate) fn asynchronous_failover_to_ones_own_old_row(way: Way) -> Report {
     let lost = pair.stage.takes_over(&first);
     pair.set_paths(first.node, Mode::Pass);
     pair.stage.candidates_look(lost.node);
-    fails_over_to(&first, pair, &primary, &lost, true)
+    fails_over_to(&first, pair, &primary, &lost, true, 4)
 }
 
 /// The primary dies, and the standby that knows of no later term than `known` is promoted. The leader of the last
-/// term is cut off from everything at the same moment, or follows to the promoted server.
+/// term is cut off from everything at the same moment, or follows to the promoted server. `terms`: in the end.
 fn fails_over_to(
     known: &Led,
     mut pair: Pair<'_>,
     primary: &Postgres,
     lost: &Led,
     leader_cut: bool,
+    terms: usize,
 ) -> Report {
     // It has nearly a whole term before it.
     pair.stage.ground.await_renewal();
@@ -250,9 +267,12 @@ fn fails_over_to(
     let promoted = pair.promote();
     assert_eq!(pair.row().1, known.fence, "the terms are not lost");
     assert!(pair.is_expired(), "the standby's row says that somebody leads");
-    pair.join("fresh");
+    let fresh = pair.join("fresh");
+    await_until(LIMIT, "the newcomer has looked", || pair.has_looked(fresh));
+    let looked = now();
     pair.stage.steps_down(lost, cut);
     let next = pair.goes_on_above(lost, promoted);
+    assert!(next.at > looked, "the newcomer came too late\n{}", pair.stage.fleet.told());
     if leader_cut {
         let until = pair.stage.fleet.certain(lost.fence).expect("it has led").1;
         figure(format_args!(
@@ -264,7 +284,10 @@ fn fails_over_to(
         pair.set_paths(lost.node, Mode::Pass);
     }
     pair.another_leads(&next);
-    pair.stage.finish_by_stories(4)
+    let (standby, database) = (pair.standby, pair.stage.ground.database.name().to_owned());
+    let report = pair.stage.finish_by_stories(terms);
+    nothing_wrong_on(standby, &database);
+    report
 }
 
 /// B17 (a), with somebody to take over: the primary turns into a reader under its open connections. Nobody can lead
@@ -286,7 +309,7 @@ pub(crate) fn demoted_primary_read_only(way: Way) -> Report {
     });
     pair.stage.steps_down(&first, now());
     // The lease has expired, and candidates have been refused.
-    pair.stage.nobody_leads_for(P3.take() - P3.term());
+    pair.stage.nobody_leads_for(&first, P3.take() - P3.term());
     let refusals = pair.stage.failures();
     assert!(refusals.iter().any(|text| text.starts_with("25006")), "{refusals:?}");
     primary.await_replay(&standby);
@@ -294,7 +317,10 @@ pub(crate) fn demoted_primary_read_only(way: Way) -> Report {
     let next = pair.goes_on_above(&first, promoted);
     // The old primary still answers, and is nobody's any more.
     pair.another_leads(&next);
-    pair.stage.finish_by_stories(3)
+    let database = pair.stage.ground.database.name().to_owned();
+    let report = pair.stage.finish_by_stories(3);
+    nothing_wrong_on(&standby, &database);
+    report
 }
 
 /// A planned switch: the primary is shut down, the standby promoted, and the old primary follows it on its old port,

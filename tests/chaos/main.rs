@@ -17,30 +17,20 @@ mod report;
 mod scarcity;
 mod stage;
 
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use fleet::stillness::on_a_machine_that_runs;
+use fleet::trials::{AT_ONCE, for_root, named};
 use fleet::{Way, figures, node};
 use libtest_mimic::{Arguments, Trial};
-use report::Report;
-
-/// They mostly wait, but each has processes of its own, and two cores bear only so many.
-const AT_ONCE: usize = 6;
+use report::{Report, Run};
 
 type Scenario = (&'static str, fn(Way) -> Report);
 
-/// Names of functions, with the functions.
-macro_rules! scenarios {
-    ($($module:ident :: $name:ident),* $(,)?) => {
-        &[$((concat!(stringify!($module), "::", stringify!($name)), $module::$name)),*]
-    };
-}
-
 /// Direct, and through PgBouncer.
-const BOTH_WAYS: &[Scenario] = scenarios![
+const BOTH_WAYS: &[Scenario] = named![
     network::leader_partitioned,
     network::leader_black_holed,
     failover::synchronous_failover,
@@ -88,10 +78,10 @@ const BOTH_WAYS: &[Scenario] = scenarios![
 ];
 
 /// What only root can set up.
-const ROOTS: &[Scenario] = scenarios![scarcity::threads_exhausted];
+const ROOTS: &[Scenario] = named![scarcity::threads_exhausted];
 
 /// Where a pooler would change nothing, or would hide what is to be shown.
-const DIRECT: &[Scenario] = scenarios![
+const DIRECT: &[Scenario] = named![
     clocks::database_clock_steps_forward,
     clocks::database_clock_leaps_as_the_leader_is_cut_off,
     clocks::database_clock_steps_back,
@@ -106,7 +96,7 @@ const DIRECT: &[Scenario] = scenarios![
 ];
 
 /// Where the pooler itself is what is broken.
-const POOLED: &[Scenario] = scenarios![
+const POOLED: &[Scenario] = named![
     pooler::pooler_restarts,
     pooler::pooler_paused_and_resumed,
     pooler::pooler_process_stopped,
@@ -130,17 +120,12 @@ struct Options {
     arguments: Arguments,
 }
 
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
-}
-
 fn trials(options: &Options) -> Vec<Trial> {
     let ways = |scenarios: &'static [Scenario], way| scenarios.iter().map(move |scenario| (scenario, way));
-    let roots = if is_root() { ROOTS } else { &[] };
     let all = ways(BOTH_WAYS, Way::Direct)
         .chain(ways(BOTH_WAYS, Way::Pooled))
-        .chain(ways(roots, Way::Direct))
-        .chain(ways(roots, Way::Pooled))
+        .chain(ways(ROOTS, Way::Direct))
+        .chain(ways(ROOTS, Way::Pooled))
         .chain(ways(DIRECT, Way::Direct))
         .chain(ways(POOLED, Way::Pooled));
     let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
@@ -148,12 +133,13 @@ fn trials(options: &Options) -> Vec<Trial> {
     for (&(name, scenario), way) in all.filter(|((name, _), _)| wanted(name)) {
         for run in 1..=options.runs {
             let again = if options.runs > 1 { format!(" #{run}") } else { String::new() };
-            trials.push(Trial::test(format!("{}::{name}{again}", way.name()), move || {
-                report::begun(name, way);
-                let report = on_a_machine_that_runs(name, || scenario(way));
-                report::ended(name, way, report);
+            let trial = Trial::test(format!("{}::{name}{again}", way.name()), move || {
+                let run = Run::begin(name, way);
+                run.end(on_a_machine_that_runs(name, || scenario(way)));
                 Ok(())
-            }));
+            });
+            let roots = ROOTS.iter().any(|(root, _)| *root == name);
+            trials.push(if roots { for_root(trial) } else { trial });
         }
     }
     trials

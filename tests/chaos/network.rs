@@ -7,6 +7,7 @@ use tenure_testground::{Counters, Direction, Flow, Mode, Proxy};
 
 use crate::fleet::line::now;
 use crate::fleet::profile::SLACK;
+use crate::fleet::stillness::promised;
 use crate::fleet::{Ground, RowLock, Way, rows};
 use crate::report::Report;
 use crate::stage::Stage;
@@ -46,7 +47,7 @@ pub(crate) fn wan_latency_and_jitter(way: Way) -> Report {
     let to = stage.fleet.certain(first.fence).expect("it has led").1;
     let tolerance = Duration::from_millis(10);
     let end = sent + stage.profile.term() + tolerance;
-    assert!(to < end, "led {:?} too long", to - end);
+    promised!(to < end, "led {:?} too long", to - end);
     let next = stage.takes_over(&first);
     stage.goes_on(&next);
     stage.set_all(Mode::Pass);
@@ -109,7 +110,6 @@ pub(crate) fn replies_lost_but_requests_arrive(way: Way) -> Report {
     let taken = rows.iter().position(|row| row.fence == next.fence).expect("it was granted");
     let unanswered = rows[before..taken].iter().filter(|row| row.fence == first.fence).count();
     assert!(unanswered >= 3, "{unanswered} renewals landed: {rows:#?}");
-    stage.taken_after_the_expiry(&next);
     stage.proxies[path].set(Mode::Pass);
     let healed = now();
     stage.goes_on(&next);
@@ -165,7 +165,7 @@ pub(crate) fn bandwidth_collapse(way: Way) -> Report {
     narrow(&stage, (statement as f64 / op / 3.0) as u64);
     let cut = now();
     stage.steps_down(&first, cut);
-    stage.nobody_leads_for(stage.profile.lease);
+    stage.nobody_leads_for(&first, stage.profile.lease);
     narrow(&stage, (with_connection as f64 / op / 0.7) as u64);
     let next = stage.leads_again(&first, now(), stage.profile.take() - SLACK);
     stage.goes_on(&next);
@@ -205,11 +205,13 @@ pub(crate) fn everyone_partitioned(way: Way) -> Report {
         stage.set_all(mode);
         let cut = now();
         stage.steps_down(&led, cut);
-        stage.nobody_leads_for(stage.profile.lease);
+        stage.nobody_leads_for(&led, stage.profile.lease);
+        let healing = now();
         stage.set_all(Mode::Pass);
         let healed = now();
         // Where the cut hit a renewal that landed, its state is new to everybody, and is waited out.
         led = stage.leads_again(&led, healed, stage.profile.take() - SLACK);
+        stage.not_before(&led, healing);
         stage.fleet.await_held(&led, stage.profile.renew * 2);
     }
     stage.calms(now());

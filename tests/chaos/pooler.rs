@@ -29,7 +29,7 @@ pub(crate) fn pooler_restarts(way: Way) -> Report {
     stage.goes_on(&first);
     stage.calms(over);
     stage.fleet.no_lost();
-    stage.nothing_is_fatal();
+    stage.fleet.nothing_is_fatal();
     stage.finish(1)
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn pooler_paused_and_resumed(way: Way) -> Report {
     stage.outage(&first, paused, |stage| {
         pooler(stage).admin("RESUME");
     });
-    stage.nothing_is_fatal();
+    stage.fleet.nothing_is_fatal();
     stage.finish(2)
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn pooler_process_stopped(way: Way) -> Report {
     pooler(&stage).pause_process();
     let stopped = now();
     stage.outage(&first, stopped, |stage| pooler(stage).resume_process());
-    stage.nothing_is_fatal();
+    stage.fleet.nothing_is_fatal();
     stage.finish(2)
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn pooler_reconnect_storm(way: Way) -> Report {
     let over = storm(&stage);
     let steady = stage.calms(over);
     stage.goes_on(&steady);
-    stage.nothing_is_fatal();
+    stage.fleet.nothing_is_fatal();
     stage.finish(1)
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn pooler_reconnect_storm_without_pauses(_: Way) -> Report {
     stage.goes_on(&first);
     stage.calms(over);
     stage.fleet.no_lost();
-    stage.nothing_is_fatal();
+    stage.fleet.nothing_is_fatal();
     stage.finish(1)
 }
 
@@ -109,6 +109,6 @@ pub(crate) fn pooler_loses_its_server(_: Way) -> Report {
     path.set(Mode::BlackHole);
     let cut = now();
     stage.outage(&first, cut, |_| path.set(Mode::Pass));
-    stage.nothing_is_fatal();
+    stage.fleet.nothing_is_fatal();
     stage.finish(2)
 }

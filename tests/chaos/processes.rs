@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use tenure_testground::{ClockShim, Postgres};
 
+use crate::fleet::figures::figure;
 use crate::fleet::line::{Line, now};
 use crate::fleet::node::Options;
 use crate::fleet::profile::{P3, SLACK};
+use crate::fleet::stillness::promised;
 use crate::fleet::{Ground, LIMIT, Way};
 use crate::report::Report;
 use crate::stage::Stage;
@@ -20,7 +22,6 @@ pub(crate) fn leader_crashes(way: Way) -> Report {
         stage.fleet.kill(led.node);
         // By those who have seen its renewals: a newcomer would go by the expiry.
         led = stage.takes_over(&led);
-        stage.taken_after_the_expiry(&led);
         stage.join(&format!("n{n}"));
         stage.fleet.await_held(&led, stage.profile.renew * 2);
     }
@@ -86,7 +87,7 @@ pub(crate) fn leader_stopped_for_longer_than_its_lease(way: Way) -> Report {
         let stopped = |line: &Line| matches!(line, Line::Stopped { fence, .. } if *fence == first.fence);
         fleet.lines().any(|(_, line)| stopped(line)).then_some(())
     });
-    assert_eq!(before, stage.ground.bytes_of_the_row(), "the successor's row was touched");
+    promised!(before == stage.ground.bytes_of_the_row(), "the successor's row was touched");
     others.iter().for_each(|node| stage.fleet.nodes[*node].process.cont());
     let noticed = stage.fleet.await_lost(LIMIT, first.fence).saturating_sub(woken);
     assert!(noticed < Duration::from_millis(250) + SLACK, "{noticed:?}");
@@ -95,9 +96,10 @@ pub(crate) fn leader_stopped_for_longer_than_its_lease(way: Way) -> Report {
         .iter()
         .filter_map(|line| if let Line::Check { ok, .. } = line { Some(*ok) } else { None })
         .collect();
+    promised!(!checks.contains(&true), "it was told that it leads:\n{}", stage.fleet.told());
     assert_eq!(checks, [false], "its first check after that:\n{}", stage.fleet.told());
     let held = stage.fleet.certain(first.fence).expect("it has led");
-    assert!(held.1 <= stopped, "it was told that it leads {:?} after it was stopped", held.1 - stopped);
+    promised!(held.1 <= stopped, "told that it leads {:?} after it was stopped", held.1 - stopped);
     stage.goes_on(&next);
     stage.calms(now());
     stage.finish(2)
@@ -151,7 +153,6 @@ pub(crate) fn b05_wall_clocks_days_apart(way: Way) -> Report {
     for n in 3..6 {
         stage.fleet.kill(led.node);
         led = stage.takes_over(&led);
-        stage.taken_after_the_expiry(&led);
         stage.join_with(&format!("n{n}"), |options| mislead(n, options));
         stage.fleet.await_held(&led, stage.profile.renew);
     }
@@ -159,18 +160,24 @@ pub(crate) fn b05_wall_clocks_days_apart(way: Way) -> Report {
     stage.finish(4)
 }
 
-/// The leader runs for 10 ms of every 100 ms, as under a quota of processor time.
+/// The leader runs for 10 ms of every 100 ms, as under a quota of processor time, and between these stretches for 50 ms
+/// in more than a second, so that its renewals come late or too late.
 pub(crate) fn cpu_starvation(way: Way) -> Report {
     let mut stage = Stage::set(Ground::shared(way));
     let leader = stage.first.node;
-    let until = now() + Duration::from_secs(8);
-    while now() < until {
-        stage.fleet.nodes[leader].process.stop();
-        sleep(Duration::from_millis(90));
-        stage.fleet.nodes[leader].process.cont();
-        sleep(Duration::from_millis(10));
-        stage.fleet.read();
+    let ms = Duration::from_millis;
+    for long in [1_300, 1_600, 1_700, 1_800] {
+        for (stopped, runs) in std::iter::repeat_n((90, 10), 8).chain([(long, 50)]) {
+            stage.fleet.nodes[leader].process.stop();
+            sleep(ms(stopped));
+            stage.fleet.nodes[leader].process.cont();
+            sleep(ms(runs));
+            stage.fleet.read();
+        }
     }
+    let gap = stage.longest_gap();
+    assert!(gap > stage.profile.renew * 2, "{gap:?} at most between two renewals: it has run all the time");
+    figure(format_args!("{}: starved: {gap:.1?} between two renewals at most", way.name()));
     // Whether it has kept its term or not: the stories show whether it was honest.
     let led = stage.calms(now());
     stage.goes_on(&led);

@@ -7,10 +7,9 @@ use std::io::{Read, Write};
 use tenure::PostgresStore;
 use tenure_testground::Mode;
 
-use crate::fleet::line::{Line, Stamp, now};
+use crate::fleet::line::{Line, now};
 use crate::fleet::profile::SLACK;
-use crate::fleet::stillness::BROKEN;
-use crate::fleet::{Ground, LIMIT, Led, Way};
+use crate::fleet::{Ground, LIMIT, Led, Way, rows};
 use crate::report::Report;
 use crate::stage::Stage;
 
@@ -21,14 +20,6 @@ enum Leader {
     Hears,
     /// Its path is black-holed, so that it leads up to its deadline.
     IsCutOff,
-}
-
-/// Nobody could have seen the change before `changed`, and all had seen the row before.
-#[track_caller]
-fn is_waited_for(stage: &Stage<'_>, next: &Led, changed: Stamp) {
-    // Where the row shows another version of the same term, its age may be credited.
-    let (waited, lease) = (next.at - changed, stage.profile.lease);
-    assert!(waited >= lease - lease / 40, "{BROKEN}: {waited:?}\n{}", stage.fleet.told());
 }
 
 /// Breaks the row under `led`: the term ends, and nobody leads before the longest lease is over.
@@ -46,7 +37,7 @@ fn survive(stage: &mut Stage<'_>, led: &Led, leader: Leader, fault: impl FnOnce(
         Leader::IsCutOff => stage.steps_down(led, broken),
     }
     let next = stage.leads_again(led, broken, stage.profile.take() - SLACK);
-    is_waited_for(stage, &next, before);
+    stage.is_waited_for(&next, before);
     stage.proxies[led.node].set(Mode::Pass);
     let healed = now();
     stage.goes_on(&next);
@@ -91,7 +82,7 @@ pub(crate) fn table_dropped_and_recreated(way: Way) -> Report {
     let dropped = now();
     // It is an error, and might pass: the term lives to its deadline.
     stage.steps_down(&first, dropped);
-    stage.nobody_leads_for(stage.profile.lease);
+    stage.nobody_leads_for(&first, stage.profile.lease);
     let told = |line: &Line| matches!(line, Line::Err { sqlstate, fatal: true, .. } if sqlstate == "42P01");
     for node in stage.fleet.running() {
         assert!(stage.fleet.nodes[node].story.lines.iter().any(told), "{}", stage.fleet.told());
@@ -103,7 +94,7 @@ pub(crate) fn table_dropped_and_recreated(way: Way) -> Report {
     // The nodes pause for a retry period after what is fatal.
     let bound = stage.profile.take() - SLACK + stage.profile.retry;
     let next = stage.leads_again(&first, created, bound);
-    is_waited_for(&stage, &next, before);
+    stage.is_waited_for(&next, before);
     stage.goes_on(&next);
     stage.calms(created);
     stage.finish_by_stories(2)
@@ -111,12 +102,9 @@ pub(crate) fn table_dropped_and_recreated(way: Way) -> Report {
 
 /// Makes the row what it was when it last had this fence.
 fn set_back(ground: &Ground<'_>, fence: i64) {
-    let sql = "UPDATE leader_election AS lease
-                  SET (holder, fence, acquired_at, renewed_at, expires_at)
-                    = (SELECT holder, fence, acquired_at, renewed_at, expires_at FROM lease_history
-                        WHERE name = lease.name AND fence = $1 ORDER BY seq DESC LIMIT 1)
-                WHERE name = 'e'";
-    assert_eq!(ground.database.client().execute(sql, &[&fence]).expect("an earlier version"), 1);
+    let wanted = format!("name = 'e' AND fence = {fence}");
+    let set_back = rows::set_back(&mut ground.database.client(), &wanted, 0).expect("a statement");
+    assert_eq!(set_back, Some(fence), "an earlier version");
 }
 
 /// The second term, after the first leader was cut off for a while. All have seen it, the first one too.

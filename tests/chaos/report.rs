@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::fleet::Way;
+use crate::fleet::stillness::take_tally;
 
 /// A time that was taken, and the time that the contract gives it, without what a busy machine may add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,6 @@ pub(crate) struct Timing {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     pub(crate) terms: usize,
-    pub(crate) overlaps: usize,
     /// From the fault to the leader's own word that its term is over.
     pub(crate) step_downs: Vec<Timing>,
     /// From the last successful renewal, the release or the end of the fault to the next leader.
@@ -34,17 +34,44 @@ pub(crate) struct Report {
 #[derive(Debug, Default)]
 struct Runs {
     begun: usize,
+    /// Attempts that did not count, since the machine stood still.
+    excused: usize,
+    /// In all attempts, those that failed included.
+    overlaps: usize,
     ended: Vec<Report>,
 }
 
 static RUNS: Mutex<BTreeMap<(&'static str, &'static str), Runs>> = Mutex::new(BTreeMap::new());
 
-pub(crate) fn begun(scenario: &'static str, way: Way) {
-    RUNS.lock().entry((scenario, way.name())).or_default().begun += 1;
+/// One run, on the thread on which it is. It counts however it ends.
+#[derive(Debug)]
+pub(crate) struct Run(&'static str, Way);
+
+impl Run {
+    pub(crate) fn begin(scenario: &'static str, way: Way) -> Run {
+        take_tally();
+        let run = Run(scenario, way);
+        run.enter(|runs| runs.begun += 1);
+        run
+    }
+
+    pub(crate) fn end(self, report: Report) {
+        self.enter(|runs| runs.ended.push(report));
+    }
+
+    fn enter(&self, what: impl FnOnce(&mut Runs)) {
+        what(RUNS.lock().entry((self.0, self.1.name())).or_default());
+    }
 }
 
-pub(crate) fn ended(scenario: &'static str, way: Way, report: Report) {
-    RUNS.lock().entry((scenario, way.name())).or_default().ended.push(report);
+impl Drop for Run {
+    fn drop(&mut self) {
+        let tally = take_tally();
+        self.enter(|runs| {
+            runs.excused += tally.excused;
+            runs.overlaps += tally.overlaps;
+        });
+    }
 }
 
 /// The run whose time came closest to its bound.
@@ -66,19 +93,20 @@ fn change(pairs: impl Iterator<Item = (usize, usize)>) -> String {
 
 fn table(runs: &BTreeMap<(&'static str, &'static str), Runs>) -> String {
     let mut table = String::from(
-        "| scenario | path | runs | failed | terms | overlaps | step-down, worst | take-over, worst | threads | descriptors |\n\
-         | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: |\n",
+        "| scenario | path | runs | failed | excused | terms | overlaps | step-down, worst | take-over, worst | threads | descriptors |\n\
+         | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n",
     );
     for ((scenario, way), runs) in runs {
         let ended = &runs.ended;
         let line = writeln!(
             table,
-            "| {} | {way} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {way} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             scenario.replace("::", ": ").replace('_', " "),
             runs.begun,
             runs.begun - ended.len(),
+            runs.excused,
             ended.iter().map(|report| report.terms).sum::<usize>(),
-            ended.iter().map(|report| report.overlaps).sum::<usize>(),
+            runs.overlaps,
             worst(ended.iter().flat_map(|report| &report.step_downs)),
             worst(ended.iter().flat_map(|report| &report.take_overs)),
             change(ended.iter().map(|report| report.threads)),

@@ -7,12 +7,10 @@ use tenure_testground::{cpu_time, is_running, limit_descriptors, limit_threads, 
 use crate::fleet::figures::figure;
 use crate::fleet::line::now;
 use crate::fleet::profile::P3;
+use crate::fleet::trials::NOBODIES;
 use crate::fleet::{Ground, Led, Way};
 use crate::report::Report;
 use crate::stage::Stage;
-
-/// A user that owns no process here.
-const NOBODY: u32 = 61_236;
 
 /// The first leader, which has lost its term, leads again when nobody else is left.
 fn takes_part_again(mut stage: Stage<'_>, latest: &Led) -> Report {
@@ -53,7 +51,7 @@ pub(crate) fn descriptors_exhausted(way: Way) -> Report {
 pub(crate) fn threads_exhausted(way: Way) -> Report {
     let mut stage = Stage::set_with(Ground::shared(way), P3, 3, |node, options| {
         if node == 0 {
-            options.user = Some(NOBODY);
+            options.user = Some(NOBODIES[3]);
             options.dsn = options.dsn.replacen("@127.0.0.1:", "@localhost:", 1);
         }
     });

@@ -8,16 +8,25 @@ use tenure_testground::{Counters, Mode, Proxy, await_until};
 use crate::fleet::line::{Line, Stamp, now};
 use crate::fleet::node::Options;
 use crate::fleet::profile::{P3, Profile, SLACK};
-use crate::fleet::rows::{Takeover, takeover};
-use crate::fleet::stillness::BROKEN;
-use crate::fleet::{Fleet, Ground, LIMIT, Led, history, rows};
+use crate::fleet::rows::{Row, Takeover, takeover};
+use crate::fleet::stillness::promised;
+use crate::fleet::{Fleet, Ground, LIMIT, Led, rows};
 use crate::report::{Report, Timing};
 
 /// Three nodes, unless a scenario wants more.
 const NODES: usize = 3;
 
 /// Round trips of a node that has connected and has had at least one answer.
-const LOOKED: u64 = 6;
+pub(crate) const LOOKED: u64 = 6;
+
+/// The row's own history says that this term began after the expiry of the one before, and soon: nobody has begun to
+/// wait anew.
+#[track_caller]
+pub(crate) fn taken_after_the_expiry(rows: &[Row], led: &Led, retry: Duration) {
+    let taken = takeover(rows, led.fence);
+    let soon = retry + SLACK;
+    assert!(matches!(taken, Takeover::AfterExpiry(gap) if gap <= soon), "{taken:?}: {rows:#?}");
+}
 
 pub(crate) struct Stage<'a> {
     pub(crate) ground: Ground<'a>,
@@ -143,13 +152,26 @@ impl<'a> Stage<'a> {
     /// for a lease, and afterwards somebody leads again, and steadily.
     #[track_caller]
     pub(crate) fn outage(&mut self, led: &Led, cut: Stamp, lift: impl FnOnce(&Self)) -> Led {
-        self.steps_down(led, cut);
         let over = cut + self.profile.lease + self.profile.retry * 2;
-        self.nobody_leads_for(over.saturating_sub(now()));
-        assert_eq!(self.fleet.latest(), Some(*led), "{BROKEN}\n{}", self.fleet.told());
+        self.outage_until(over, led, cut, lift)
+    }
+
+    /// The same, where `lift` has to wait until `over`.
+    #[track_caller]
+    pub(crate) fn outage_until(
+        &mut self,
+        over: Stamp,
+        led: &Led,
+        cut: Stamp,
+        lift: impl FnOnce(&Self),
+    ) -> Led {
+        self.steps_down(led, cut);
+        self.nobody_leads_for(led, over.saturating_sub(now()));
+        let lifting = now();
         lift(self);
         let lifted = now();
         let next = self.leads_again(led, lifted, self.profile.take() - SLACK);
+        self.not_before(&next, lifting);
         self.goes_on(&next);
         self.calms(lifted);
         next
@@ -162,7 +184,23 @@ impl<'a> Stage<'a> {
         self.stepped_down(took, bound);
     }
 
-    /// Another term follows one that was not released, within the time that there is for it after the last renewal.
+    /// A term that can't have begun before `lifting`, when what kept everybody from leading began to end.
+    #[track_caller]
+    pub(crate) fn not_before(&self, next: &Led, lifting: Stamp) {
+        promised!(next.at >= lifting, "{:?} too early\n{}", lifting - next.at, self.fleet.told());
+    }
+
+    /// Nobody could have seen before `since` what has to be waited out from then on, for a whole lease.
+    #[track_caller]
+    pub(crate) fn is_waited_for(&self, next: &Led, since: Stamp) {
+        let (waited, lease) = (next.at.saturating_sub(since), self.profile.lease);
+        // Where it is a version of a term that is known, its age may be credited.
+        promised!(waited >= lease - lease / 40, "after {waited:?} {next:?}\n{}", self.fleet.told());
+    }
+
+    /// Another term follows one that was not released, within the time that there is for it after the last renewal,
+    /// both by its holder's word and by the row's own history. So the row's clock has to be right, and the row has
+    /// to be what the participants have made of it.
     #[track_caller]
     pub(crate) fn takes_over(&mut self, old: &Led) -> Led {
         let take = self.profile.take();
@@ -171,6 +209,7 @@ impl<'a> Stage<'a> {
         let renewed = rows.iter().rev().find(|row| row.fence == old.fence && !row.is_released());
         let renewed = rows::stamp(renewed.expect("it was granted").renewed);
         self.took_over(next.at.saturating_sub(renewed), take - SLACK);
+        taken_after_the_expiry(&rows, &next, self.profile.retry);
         next
     }
 
@@ -218,14 +257,6 @@ impl<'a> Stage<'a> {
         assert_eq!(how, "clean");
     }
 
-    /// The row's own history says that this term began after the expiry of the one before, and soon.
-    #[track_caller]
-    pub(crate) fn taken_after_the_expiry(&self, led: &Led) {
-        let taken = takeover(&self.ground.rows(), led.fence);
-        let soon = self.profile.retry + SLACK;
-        assert!(matches!(taken, Takeover::AfterExpiry(gap) if gap <= soon), "{taken:?}");
-    }
-
     #[track_caller]
     pub(crate) fn took_over(&mut self, took: Duration, bound: Duration) {
         assert!(took <= bound + SLACK, "{took:?} of {bound:?}\n{}", self.fleet.told());
@@ -257,14 +288,19 @@ impl<'a> Stage<'a> {
         path.snapshot()
     }
 
-    /// Nobody has led for `time` from now on, and nobody leads.
+    /// Nobody has led since `last`, a term that is over, and nobody does for `time` from now on.
     #[track_caller]
-    pub(crate) fn nobody_leads_for(&mut self, time: Duration) {
-        let (until, terms) = (now() + time, self.fleet.leads().len());
-        while now() < until {
-            std::thread::sleep(Duration::from_millis(20));
+    pub(crate) fn nobody_leads_for(&mut self, last: &Led, time: Duration) {
+        let until = now() + time;
+        loop {
             self.fleet.read();
-            assert_eq!(self.fleet.leads().len(), terms, "{}", self.fleet.told());
+            let mut leads = self.fleet.leads().into_iter();
+            let other = leads.find(|led| led.at > last.at);
+            promised!(other.is_none(), "{other:?} after {last:?}\n{}", self.fleet.told());
+            if now() >= until {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -342,17 +378,8 @@ impl<'a> Stage<'a> {
     }
 
     fn filled(mut self) -> Report {
-        let stories: Vec<_> = self.fleet.nodes.iter().map(|node| node.story.clone()).collect();
-        self.report.overlaps = history::overlaps(&stories);
         self.report.terms = self.fleet.leads().len();
         self.report
-    }
-
-    /// Whatever failed passes by itself.
-    #[track_caller]
-    pub(crate) fn nothing_is_fatal(&self) {
-        let fatal = self.fleet.lines().find(|(_, line)| matches!(line, Line::Err { fatal: true, .. }));
-        assert_eq!(fatal, None, "{}", self.fleet.told());
     }
 
     /// What the nodes were told by the database: SQLSTATE and text.

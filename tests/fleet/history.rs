@@ -34,13 +34,16 @@ pub(crate) struct AtLeast {
 }
 
 /// A term as its holder saw it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Term {
-    node: usize,
-    fence: i64,
-    led_at: Stamp,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Term {
+    pub(crate) node: usize,
+    pub(crate) fence: i64,
+    pub(crate) led_at: Stamp,
     /// When it was certainly live.
-    certain: Option<(Stamp, Stamp)>,
+    pub(crate) certain: Option<(Stamp, Stamp)>,
+    pub(crate) lost: Option<Stamp>,
+    /// No more lines about it will come.
+    pub(crate) closed: bool,
 }
 
 /// Everything that is wrong with a history; empty where it is as promised.
@@ -80,12 +83,28 @@ fn overlap(a: (Stamp, Stamp), b: (Stamp, Stamp)) -> Option<(Stamp, Stamp)> {
     (a.0 < b.1 && b.0 < a.1).then(|| (a.0.max(b.0), a.1.min(b.1)))
 }
 
+/// The terms of all, each with the number of the story that tells of it, whatever is wrong with them.
+pub(crate) fn terms<'a>(stories: impl IntoIterator<Item = &'a Story>) -> Vec<Term> {
+    stories.into_iter().enumerate().flat_map(|(node, story)| read(node, story, &mut Vec::new())).collect()
+}
+
 /// How many pairs of terms were live at one instant.
-pub(crate) fn overlaps(stories: &[Story]) -> usize {
-    let terms = stories.iter().enumerate().flat_map(|(node, story)| read(node, story, &mut Vec::new()));
-    let certain: Vec<_> = terms.filter_map(|term| term.certain).collect();
+pub(crate) fn overlaps(terms: &[Term]) -> usize {
+    let certain: Vec<_> = terms.iter().filter_map(|term| term.certain).collect();
     let pairs = certain.iter().enumerate().flat_map(|(i, a)| certain[i + 1..].iter().map(move |b| (a, b)));
     pairs.filter(|(a, b)| overlap(**a, **b).is_some()).count()
+}
+
+/// How many terms have a fence that was there before, or a lower one than the one before.
+pub(crate) fn falls(terms: &[Term]) -> usize {
+    let mut fences: Vec<i64> = terms.iter().map(|term| term.fence).collect();
+    fences.sort_unstable();
+    let repeats = fences.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    // Of a term that was never certainly live nobody knows when it was.
+    let mut live: Vec<(Stamp, i64)> =
+        terms.iter().filter_map(|term| Some((term.certain?.0, term.fence))).collect();
+    live.sort_unstable();
+    repeats + live.windows(2).filter(|pair| pair[1].1 < pair[0].1).count()
 }
 
 /// The terms of one node, and what is wrong with its own story.
@@ -105,27 +124,32 @@ fn read(node: usize, story: &Story, faults: &mut Vec<String>) -> Vec<Term> {
                     fault(format!("leads with fence {fence} after {current:?}"));
                 }
                 (live, working) = (true, true);
-                terms.push(Term { node, fence: *fence, led_at: *at, certain: None });
+                let (fence, led_at) = (*fence, *at);
+                terms.push(Term { node, fence, led_at, certain: None, lost: None, closed: false });
             }
             Line::Held { fence, from, to } => match terms.last_mut() {
                 Some(term) if live && term.fence == *fence => {
-                    let since = term.certain.map_or(*from, |(since, _)| since);
-                    if since != *from || to < from || *from < term.led_at {
+                    let (since, until) = term.certain.unwrap_or((*from, *from));
+                    if since != *from || *to < until || *from < term.led_at {
                         fault(format!("has held fence {fence} from {from:?} to {to:?}"));
                     }
                     term.certain = Some((since, *to));
                 }
                 _ => fault(format!("holds fence {fence} in the wrong place")),
             },
-            Line::Lost { fence, .. } => {
+            Line::Lost { at, fence, .. } => {
                 if !live || current != Some(*fence) {
                     fault(format!("lost fence {fence} without leading"));
+                } else if let Some(term) = terms.last_mut() {
+                    term.lost = Some(*at);
                 }
                 live = false;
             }
             Line::Stopped { fence, .. } => {
                 if live || !working || current != Some(*fence) {
                     fault(format!("stopped with fence {fence} in the wrong place"));
+                } else if let Some(term) = terms.last_mut() {
+                    term.closed = true;
                 }
                 working = false;
             }

@@ -11,10 +11,9 @@ pub(crate) mod node;
 pub(crate) mod profile;
 pub(crate) mod rows;
 pub(crate) mod stillness;
+pub(crate) mod trials;
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -27,7 +26,7 @@ use self::line::{Line, Stamp, now};
 use self::node::Options;
 use self::profile::Profile;
 use self::rows::Row;
-use self::stillness::BROKEN;
+use self::stillness::promised;
 
 /// Long enough for whatever has no bound of its own, on any machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -47,6 +46,9 @@ pub(crate) struct Fleet {
     pub(crate) nodes: Vec<Node>,
 }
 
+/// What a node that panicked ends with; it panics only over what must never be.
+const PANICKED: i32 = 101;
+
 /// A term as its `LEAD` line shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Led {
@@ -57,10 +59,7 @@ pub(crate) struct Led {
 
 /// Starts a node as another user, who perhaps may not run this program from where it is.
 fn spawn_as(user: u32, options: &Options) -> Process {
-    let dir = tempfile::tempdir().expect("a directory");
-    let copy = dir.path().join("node");
-    std::fs::copy(std::env::current_exe().expect("this program"), &copy).expect("a copy of this program");
-    std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("one's own directory");
+    let (_dir, copy) = trials::public_copy();
     let mut command = Command::new(copy);
     command.uid(user).gid(user).current_dir("/");
     options.put(&mut command);
@@ -73,6 +72,11 @@ impl Fleet {
         Fleet::default()
     }
 
+    /// Takes in a process that has told this by now, as if it were a node.
+    pub(crate) fn adopt(&mut self, process: Process, story: Story) {
+        self.nodes.push(Node { process, story, running: true });
+    }
+
     /// Starts a node and returns its number.
     pub(crate) fn start(&mut self, options: &Options) -> usize {
         let process = match options.user {
@@ -80,7 +84,7 @@ impl Fleet {
             Some(user) => spawn_as(user, options),
         };
         let story = Story { label: options.label.clone(), lines: Vec::new(), cut_off: false };
-        self.nodes.push(Node { process, story, running: true });
+        self.adopt(process, story);
         self.nodes.len() - 1
     }
 
@@ -127,11 +131,13 @@ impl Fleet {
     /// When the term with this fence was lost, as its holder says.
     #[track_caller]
     pub(crate) fn await_lost(&mut self, within: Duration, fence: i64) -> Stamp {
-        self.await_story(within, &format!("fence {fence} is lost"), |fleet| {
-            fleet.lines().find_map(|(_, line)| match line {
-                Line::Lost { at, fence: lost, .. } if *lost == fence => Some(*at),
-                _ => None,
-            })
+        self.await_story(within, &format!("fence {fence} is lost"), |fleet| fleet.lost(fence))
+    }
+
+    fn lost(&self, fence: i64) -> Option<Stamp> {
+        self.lines().find_map(|(_, line)| match line {
+            Line::Lost { at, fence: lost, .. } if *lost == fence => Some(*at),
+            _ => None,
         })
     }
 
@@ -210,13 +216,14 @@ impl Fleet {
     /// renewal, sent before `cut`, can have given it, and the news came soon. How soon after the cut.
     #[track_caller]
     pub(crate) fn stepped_down(&mut self, led: &Led, cut: Stamp, profile: Profile) -> Duration {
-        let lost = self.await_lost(profile.step(), led.fence);
-        let last = self.certain(led.fence).expect("it has led").1;
-        assert!(
-            last <= cut + profile.term(),
-            "{BROKEN}: {:?} after the cut it was told that it leads",
-            last - cut
-        );
+        let (fence, latest) = (led.fence, cut + profile.term());
+        // Also where it never says that its term is over.
+        let lost = self.await_story(profile.step(), &format!("fence {fence} is lost"), |fleet| {
+            let held = fleet.certain(fence).map_or(Stamp::ZERO, |(_, to)| to);
+            let beyond = held.saturating_sub(cut);
+            promised!(held <= latest, "{beyond:?} after the cut it was told that it leads\n{}", fleet.told());
+            fleet.lost(fence)
+        });
         lost.saturating_sub(cut)
     }
 
@@ -227,11 +234,16 @@ impl Fleet {
     }
 
     /// SIGKILL. Returns a stamp at which it was gone.
+    #[track_caller]
     pub(crate) fn kill(&mut self, node: usize) -> Stamp {
-        self.nodes[node].process.kill();
+        let status = self.nodes[node].process.kill();
         self.nodes[node].running = false;
         self.nodes[node].story.cut_off = true;
-        now()
+        let gone = now();
+        let label = &self.nodes[node].story.label;
+        promised!(status.code() != Some(PANICKED), "{label} has panicked\n{}", self.told());
+        assert_eq!(status.signal(), Some(9), "{label} had ended already: {status}\n{}", self.told());
+        gone
     }
 
     pub(crate) fn terminate(&self, node: usize) -> Stamp {
@@ -251,41 +263,36 @@ impl Fleet {
     /// Ends all nodes that still run, and holds their stories and the row's own history against the promise.
     #[track_caller]
     pub(crate) fn verify(&mut self, ground: &Ground<'_>, profile: Profile, terms: usize) {
-        self.finish();
+        let bad = self.end();
         self.judge(terms);
         let rows = ground.rows();
         let faults = rows::faults(&rows, profile.lease);
-        assert!(faults.is_empty(), "{BROKEN}: {faults:#?}\n{rows:#?}\n{}", self.told());
+        promised!(faults.is_empty(), "{faults:#?}\n{rows:#?}\n{}", self.told());
         for led in self.leads() {
             let holder = self.identity(led.node).expect("it said who it is");
             let known = rows.iter().any(|row| row.fence == led.fence && row.holder == holder);
-            assert!(known, "{led:?} by {holder} is nowhere in {rows:#?}");
+            promised!(known, "{led:?} by {holder} is nowhere in {rows:#?}");
         }
         self.lay_over(&rows, profile);
+        assert!(bad.is_empty(), "{bad:#?}\n{}", self.told());
     }
 
     /// What the nodes were told, laid over what the row says: nobody led for longer than the last renewal gave it,
     /// or when somebody else had the lease already.
     #[track_caller]
     fn lay_over(&self, rows: &[Row], profile: Profile) {
-        // The two clocks are read one after the other, and the wall clock is nudged now and then.
-        let tolerance = Duration::from_millis(5);
+        let tolerance = rows::TOLERANCE;
         for led in self.leads() {
             let Some((from, to)) = self.certain(led.fence) else { continue };
             let mut own = rows.iter().filter(|row| row.fence == led.fence && !row.is_released());
             let (first, last) = (own.next().expect("it was granted"), own.next_back());
             let granted = rows::stamp(first.acquired);
-            assert!(from + tolerance > granted, "{BROKEN}: led {led:?} {:?} too early", granted - from);
+            promised!(from + tolerance > granted, "led {led:?} {:?} too early", granted - from);
             let until = rows::stamp(last.unwrap_or(first).renewed) + profile.term() + tolerance;
-            assert!(to < until, "{BROKEN}: led {led:?} {:?} too long\n{}", to - until, self.told());
+            promised!(to < until, "led {led:?} {:?} too long\n{}", to - until, self.told());
             let next = rows.iter().find(|row| row.fence > led.fence);
             if let Some(next) = next.map(|row| rows::stamp(row.acquired) + tolerance) {
-                assert!(
-                    to < next,
-                    "{BROKEN}: led {led:?} {:?} into the next term\n{}",
-                    to - next,
-                    self.told()
-                );
+                promised!(to < next, "led {led:?} {:?} into the next term\n{}", to - next, self.told());
             }
         }
     }
@@ -293,11 +300,22 @@ impl Fleet {
     /// SIGTERM to whoever runs, and waits for all.
     #[track_caller]
     pub(crate) fn finish(&mut self) {
+        let bad = self.end();
+        assert!(bad.is_empty(), "{bad:#?}\n{}", self.told());
+    }
+
+    /// The same; returns what is wrong with the ends of the processes, so that their stories can be judged first.
+    #[track_caller]
+    fn end(&mut self) -> Vec<String> {
         self.nodes.iter().filter(|node| node.running).for_each(|node| node.process.terminate());
+        let mut bad = Vec::new();
         for node in self.nodes.iter_mut().filter(|node| node.running) {
             let status = node.process.wait(LIMIT);
             node.running = false;
-            assert!(status.success(), "{} ended with {status}: {:?}", node.story.label, node.story.lines);
+            if !status.success() {
+                let broken = if status.code() == Some(PANICKED) { stillness::BROKEN } else { "bad end" };
+                bad.push(format!("{broken}: {} ended with {status}", node.story.label));
+            }
         }
         // The reading threads get to the ends of the pipes.
         for node in &mut self.nodes {
@@ -307,6 +325,29 @@ impl Fleet {
                 }
             }
         }
+        bad
+    }
+
+    /// The stories as far as they were told, where none owes a proper end any more.
+    fn unfinished(&self) -> Vec<Story> {
+        self.nodes.iter().map(|node| Story { cut_off: true, ..node.story.clone() }).collect()
+    }
+
+    /// What a fleet that is given up has broken. Waits for nothing and does not panic.
+    fn broken(&mut self) -> Vec<String> {
+        for node in &mut self.nodes {
+            let told: Vec<Line> =
+                std::iter::from_fn(|| node.process.try_line()).filter_map(|line| line.parse().ok()).collect();
+            told.into_iter().for_each(|line| node.story.tell(line));
+        }
+        let nothing = AtLeast { terms: 0, held: Duration::ZERO };
+        let mut faults = history::faults(&self.unfinished(), nothing);
+        for node in self.nodes.iter_mut().filter(|node| node.running) {
+            if node.process.has_ended().is_some_and(|status| status.code() == Some(PANICKED)) {
+                faults.push(format!("{} has panicked", node.story.label));
+            }
+        }
+        faults
     }
 
     /// Holds the stories against the promise. Everybody has to have ended.
@@ -315,7 +356,14 @@ impl Fleet {
         let stories: Vec<Story> = self.nodes.iter().map(|node| node.story.clone()).collect();
         let held = Duration::from_millis(100);
         let faults = history::faults(&stories, AtLeast { terms, held });
-        assert!(faults.is_empty(), "{BROKEN}: {faults:#?}\n{}", self.told());
+        promised!(faults.is_empty(), "{faults:#?}\n{}", self.told());
+    }
+
+    /// Whatever failed passes by itself.
+    #[track_caller]
+    pub(crate) fn nothing_is_fatal(&self) {
+        let fatal = self.lines().find(|(_, line)| matches!(line, Line::Err { fatal: true, .. }));
+        assert_eq!(fatal, None, "{}", self.told());
     }
 
     /// All that was said, without the bulk of it.
@@ -333,5 +381,18 @@ impl Fleet {
             .collect();
         lines.sort();
         lines.into_iter().map(|(_, line)| line + "\n").collect()
+    }
+}
+
+/// A test that fails, for whatever reason, leaves its fleet here: what that has told counts all the same.
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let faults = self.broken();
+            if !faults.is_empty() {
+                stillness::broken(format!("{faults:#?}\n{}", self.told()));
+            }
+        }
+        stillness::overlapped(history::overlaps(&history::terms(&self.unfinished())));
     }
 }

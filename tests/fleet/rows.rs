@@ -3,8 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use tenure_testground::Database;
+use tenure_testground::postgres::{Error, GenericClient};
 
 use super::line::{Stamp, now};
+use super::stillness::promised;
 
 const AUDIT: &str = "
 CREATE TABLE public.lease_history (
@@ -62,6 +64,26 @@ pub(crate) fn history(database: &Database<'_>, election: &str) -> Vec<Row> {
     rows.iter().map(read).collect()
 }
 
+/// Makes the row what it was so many writes ago, or as long ago as is known, counting only states as wanted; returns
+/// its fence.
+pub(crate) fn set_back(
+    work: &mut impl GenericClient,
+    wanted: &str,
+    writes: u64,
+) -> Result<Option<i64>, Error> {
+    let sql = format!(
+        "WITH states AS (SELECT * FROM lease_history WHERE {wanted})
+        UPDATE leader_election AS lease
+          SET holder = old.holder, fence = old.fence, acquired_at = old.acquired_at,
+              renewed_at = old.renewed_at, expires_at = old.expires_at
+         FROM (SELECT * FROM states ORDER BY seq DESC
+               OFFSET (SELECT greatest(least($1, count(*) - 1), 0) FROM states) LIMIT 1) AS old
+        WHERE lease.name = 'e' RETURNING lease.fence"
+    );
+    let writes = i64::try_from(writes).expect("not so many");
+    Ok(work.query_opt(&sql, &[&writes])?.map(|row| row.get(0)))
+}
+
 /// Everything that is wrong with a row's history. `lease`: what everybody asks for.
 pub(crate) fn faults(rows: &[Row], lease: Duration) -> Vec<String> {
     let mut faults = Vec::new();
@@ -108,14 +130,25 @@ pub(crate) fn takeover(rows: &[Row], fence: i64) -> Takeover {
     let at = found.filter(|at| *at > 0).unwrap_or_else(|| panic!("no change to fence {fence} in {rows:#?}"));
     let (before, taken) = (&rows[at - 1], &rows[at]);
     let since = if before.is_released() { before.at } else { before.expires };
-    let gap = u64::try_from(taken.acquired - since);
-    let gap = Duration::from_micros(gap.unwrap_or_else(|_| panic!("too early: {before:?} {taken:?}")));
+    promised!(taken.acquired >= since, "too early: {before:?} {taken:?}");
+    let gap = Duration::from_micros((taken.acquired - since).unsigned_abs());
     if before.is_released() { Takeover::AfterRelease(gap) } else { Takeover::AfterExpiry(gap) }
 }
 
+/// What both clocks may differ by where one is laid over the other: they are read one after the other, and the wall
+/// clock is nudged now and then.
+pub(crate) const TOLERANCE: Duration = Duration::from_millis(5);
+
 /// A time of the database as a stamp. Both clocks are this machine's.
 pub(crate) fn stamp(micros: i64) -> Stamp {
-    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    let booted = wall - now();
-    Duration::from_micros(u64::try_from(micros).expect("after 1970")) - booted
+    // They are read one after the other, and this thread may stand still in between.
+    let (wall, here) = std::iter::repeat_with(|| {
+        let before = now();
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        (before, wall, now())
+    })
+    .find(|(before, _, after)| *after - *before <= Duration::from_millis(1))
+    .map(|(before, wall, after)| (wall, (before + after) / 2))
+    .expect("sooner or later");
+    Duration::from_micros(u64::try_from(micros).expect("after 1970")) - (wall - here)
 }

@@ -10,14 +10,11 @@ use tenure::{
 };
 use tenure_testground::{Postgres, await_until};
 
+use crate::fleet::trials::{NOBODIES, public_copy};
 use crate::leaks::{as_child, child, prepare, say};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const NAME: &str = "election";
-
-/// Users that own no process here; the kernel counts their threads from zero.
-const NOBODY: &str = "61234";
-const NOBODY_ELSE: &str = "61235";
 
 /// Timings that lose no term on a machine that may stand still for seconds.
 fn calm() -> Config {
@@ -111,16 +108,12 @@ pub(crate) fn child_spins(_: &str) {
 }
 
 /// Runs a child as that user with at most `threads` threads.
-pub(crate) fn with_threads(user: &str, threads: u32, name: &str, dsn: &str) -> (bool, String) {
-    // Where nobody else may run this program, it is run from a place where they may.
-    let dir = tempfile::tempdir().unwrap();
-    let exe = dir.path().join("scarcity");
-    std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(dir.path(), open).unwrap();
+pub(crate) fn with_threads(user: u32, threads: u32, name: &str, dsn: &str) -> (bool, String) {
+    let (_dir, exe) = public_copy();
+    let user = user.to_string();
     let mut command = Command::new("setpriv");
     command
-        .args(["--reuid", user, "--regid", user, "--clear-groups"])
+        .args(["--reuid", &user, "--regid", &user, "--clear-groups"])
         .args(["prlimit", &format!("--nproc={threads}")])
         .arg(&exe)
         .env("RUST_BACKTRACE", "0");
@@ -129,15 +122,11 @@ pub(crate) fn with_threads(user: &str, threads: u32, name: &str, dsn: &str) -> (
     (run.status.success(), text)
 }
 
-pub(crate) fn is_root() -> bool {
-    std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0
-}
-
 /// Needs root, to become somebody who has no process yet.
 pub(crate) fn b27_without_threads_there_is_an_error_and_no_panic() {
     let mut outcomes = Vec::new();
     for threads in 1..=12 {
-        let (success, text) = with_threads(NOBODY, threads, "starved", "");
+        let (success, text) = with_threads(NOBODIES[0], threads, "starved", "");
         assert!(success, "{threads} threads: {text}");
         outcomes.extend(text.lines().filter_map(|line| line.strip_prefix('>')).map(str::to_owned));
     }
@@ -203,7 +192,7 @@ pub(crate) fn rule_7_a_store_without_threads_gives_an_error_and_no_panic() {
     prepare(&database);
     let mut outcomes = Vec::new();
     for threads in 1..=6 {
-        let (success, text) = with_threads(NOBODY_ELSE, threads, "starved_store", &database.dsn());
+        let (success, text) = with_threads(NOBODIES[1], threads, "starved_store", &database.dsn());
         assert!(success && !text.contains("panicked"), "{threads} threads: {text}");
         outcomes.extend(text.lines().filter_map(|line| line.strip_prefix('>')).map(str::to_owned));
     }

@@ -1,9 +1,15 @@
 //! The checker is told fabricated histories, good ones and bad ones: it has to know them apart.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::Command;
 use std::time::Duration;
 
-use crate::history::{AtLeast, Story, faults};
+use tenure_testground::{Process, await_until};
+
+use crate::fleet::{Fleet, LIMIT};
+use crate::history::{AtLeast, Story, falls, faults, overlaps, terms};
 use crate::line::{Line, Stamp};
+use crate::stillness::{BROKEN, take_tally, what_was_given_up_is_no_excuse};
 
 const SOME: AtLeast = AtLeast { terms: 1, held: Duration::from_millis(1) };
 
@@ -68,13 +74,19 @@ pub(crate) fn two_leaders_are_found() {
     finds("two leaders", &[story("a", [term(1, 0, 1_000)]), story("b", [term(2, 300, 301)])]);
     // Also where the one that was frozen had not noticed when it was killed.
     let frozen = cut_off("a", vec![lead(0, 1), held(1, 0, 10), held(1, 0, 500)]);
-    finds("two leaders", &[frozen, story("b", [term(2, 400, 600)])]);
+    let stories = [frozen, story("b", [term(2, 400, 600)]), story("c", [term(3, 700, 800)])];
+    finds("two leaders", &stories);
+    assert_eq!((overlaps(&terms(&stories)), falls(&terms(&stories))), (1, 0));
 }
 
 pub(crate) fn fences_that_repeat_or_fall_are_found() {
     finds("share a fence", &[story("a", [term(1, 0, 100)]), story("b", [term(1, 200, 300)])]);
-    finds("fences fall", &[story("a", [term(3, 0, 100)]), story("b", [term(2, 200, 300)])]);
-    finds("after Some(3)", &[story("a", [term(3, 0, 100), term(3, 200, 300)])]);
+    let fallen = [story("a", [term(3, 0, 100)]), story("b", [term(2, 200, 300), term(4, 400, 500)])];
+    finds("fences fall", &fallen);
+    assert_eq!((overlaps(&terms(&fallen)), falls(&terms(&fallen))), (0, 1));
+    let repeated = [story("a", [term(3, 0, 100), term(3, 200, 300)])];
+    finds("after Some(3)", &repeated);
+    assert_eq!(falls(&terms(&repeated)), 1);
     finds("after Some(3)", &[story("a", [term(3, 0, 100), term(2, 200, 300)])]);
 }
 
@@ -86,6 +98,10 @@ pub(crate) fn terms_without_a_proper_end_are_found() {
     finds("wrong place", &[story("a", [term(1, 0, 9), vec![stopped(20, 1)]])]);
     finds("wrong place", &[story("a", [term(1, 0, 9), vec![held(1, 0, 20)]])]);
     finds("wrong place", &[story("a", [vec![lead(0, 1), held(1, 0, 9), stopped(10, 1), lost(11, 1)]])]);
+    finds(
+        "has held",
+        &[story("a", [vec![lead(0, 1), held(1, 0, 9), held(1, 0, 8), lost(10, 1), stopped(11, 1)]])],
+    );
     let mut lazy = story("a", [term(1, 0, 9)]);
     lazy.lines.pop();
     finds("has not ended", &[lazy]);
@@ -107,4 +123,42 @@ pub(crate) fn lines_survive_the_pipe() {
         assert_eq!(line.to_string().parse(), Ok(line));
     }
     assert!("HELLO 1".parse::<Line>().is_err());
+}
+
+/// A process that ends so, at once.
+fn ends_with(code: i32) -> Process {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("exit {code}")]);
+    Process::spawn(command)
+}
+
+pub(crate) fn a_fleet_that_is_given_up_is_judged_all_the_same() {
+    what_was_given_up_is_no_excuse(|| {
+        let mut fleet = Fleet::new();
+        for (label, fence, until) in [("a", 1, 500), ("b", 2, 600)] {
+            let lines = vec![lead(400, fence), held(fence, 400, until)];
+            fleet.adopt(ends_with(0), Story { label: label.to_owned(), lines, cut_off: false });
+        }
+        resume_unwind(Box::new("not in time".to_owned()));
+    });
+}
+
+pub(crate) fn a_killed_node_that_had_panicked_is_a_broken_promise() {
+    let said = |code: i32, end: fn(&mut Fleet)| {
+        let mut fleet = Fleet::new();
+        let mut process = ends_with(code);
+        await_until(LIMIT, "its end", || process.has_ended().is_some());
+        fleet.adopt(process, cut_off("a", Vec::new()));
+        let panic = catch_unwind(AssertUnwindSafe(|| end(&mut fleet))).expect_err("a bad end");
+        panic.downcast_ref::<String>().expect("a text").clone()
+    };
+    let kill = |fleet: &mut Fleet| {
+        fleet.kill(0);
+    };
+    assert!(said(101, kill).contains(BROKEN));
+    assert!(said(101, Fleet::finish).contains(BROKEN));
+    // Whatever else it ended with is wrong, and no more than that.
+    assert!(!said(1, kill).contains(BROKEN));
+    assert!(!said(1, Fleet::finish).contains(BROKEN));
+    take_tally();
 }

@@ -66,7 +66,8 @@ pub(crate) fn prepare(database: &Database<'_>) {
     PostgresStore::connect(&database.dsn()).unwrap().ensure_schema().unwrap();
 }
 
-fn counts() -> (usize, usize) {
+/// Threads and descriptors of this process.
+pub(crate) fn counts() -> (usize, usize) {
     let me = std::process::id();
     (threads(me), descriptors(me))
 }

@@ -26,36 +26,29 @@ mod work;
 
 use std::process::ExitCode;
 
+use fleet::trials::{AT_ONCE, for_root, named};
 use fleet::{Way, figures, history, line, node, profile, rows, stillness};
 use libtest_mimic::{Arguments, Trial};
 use stillness::on_a_machine_that_runs;
 
-/// They mostly wait, but each has processes of its own, and two cores bear only so many.
-const AT_ONCE: usize = 6;
-
 type Plain = (&'static str, fn());
 type OnAWay = (&'static str, fn(Way));
 
-/// Names of functions, with the functions.
-macro_rules! tests {
-    ($($module:ident :: $test:ident),* $(,)?) => {
-        &[$((concat!(stringify!($module), "::", stringify!($test)), $module::$test)),*]
-    };
-}
-
-const CHECKERS: &[Plain] = tests![
+const CHECKERS: &[Plain] = named![
     history_tests::a_good_history_has_no_fault,
     history_tests::two_leaders_are_found,
     history_tests::fences_that_repeat_or_fall_are_found,
     history_tests::terms_without_a_proper_end_are_found,
     history_tests::a_history_in_which_nothing_happened_proves_nothing,
     history_tests::lines_survive_the_pipe,
+    history_tests::a_fleet_that_is_given_up_is_judged_all_the_same,
+    history_tests::a_killed_node_that_had_panicked_is_a_broken_promise,
     rows_tests::bad_rows_are_told_from_good_ones,
     stillness::only_a_machine_that_stood_still_is_an_excuse,
 ];
 
 /// Direct, and through PgBouncer.
-const BOTH_WAYS: &[OnAWay] = tests![
+const BOTH_WAYS: &[OnAWay] = named![
     takeover::a_killed_leader_is_replaced_at_the_expiry,
     takeover::a_leader_that_ends_hands_over_within_a_retry_period,
     takeover::b02_a_leader_that_was_frozen_knows_at_once_and_touches_nothing,
@@ -90,14 +83,14 @@ const BOTH_WAYS: &[OnAWay] = tests![
 ];
 
 /// What only root can set up.
-const ROOTS: &[Plain] = tests![
+const ROOTS: &[Plain] = named![
     alone::b27_without_threads_there_is_an_error_and_no_panic,
     scarce::b27_an_elector_without_threads_is_an_error_and_leaves_no_lease,
     alone::rule_3_the_clock_counts_what_the_machine_slept,
     alone::rule_7_a_store_without_threads_gives_an_error_and_no_panic,
 ];
 
-const PLAIN: &[Plain] = tests![
+const PLAIN: &[Plain] = named![
     stalls::b11_the_server_is_stopped,
     stalls::b11_the_server_is_stopped_behind_a_pooler,
     stalls::b11_the_pooler_is_stopped,
@@ -141,13 +134,14 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(AT_ONCE);
     let mut trials = Vec::new();
-    let roots = if alone::is_root() { ROOTS } else { &[] };
-    for (name, test) in CHECKERS.iter().chain(PLAIN).chain(roots) {
-        trials.push(Trial::test(*name, move || {
+    let plain = |(name, test): &'static Plain| {
+        Trial::test(*name, move || {
             on_a_machine_that_runs(name, test);
             Ok(())
-        }));
-    }
+        })
+    };
+    trials.extend(CHECKERS.iter().chain(PLAIN).map(plain));
+    trials.extend(ROOTS.iter().map(plain).map(for_root));
     for (name, test) in BOTH_WAYS {
         for way in [Way::Direct, Way::Pooled] {
             trials.push(Trial::test(format!("{}::{name}", way.name()), move || {

@@ -112,8 +112,7 @@ pub(crate) fn b22_a_statement_timeout_left_behind_costs_the_term_and_no_more() {
     fleet.stepped_down(&first, poisoned, P3);
     let failures = sqlstates(&fleet);
     assert!(failures.iter().any(|failure| failure.starts_with("57014")), "{failures:#?}");
-    let fatal = fleet.lines().find(|(_, line)| matches!(line, Line::Err { fatal: true, .. }));
-    assert_eq!(fatal, None);
+    fleet.nothing_is_fatal();
     pooler.admin("RECONNECT");
     let reconnected = now();
     let next = fleet.await_lead(P3.take(), "somebody leads again", |led| led.fence > first.fence);

@@ -9,6 +9,7 @@ use crate::fleet::{Fleet, Ground, LIMIT, RowLock, Way};
 use crate::line::{Line, now};
 use crate::node::{Form, Options};
 use crate::profile::{P3, SLACK};
+use crate::stillness::promised;
 
 pub(crate) fn b01_a_leader_that_may_not_write_any_more_steps_down() {
     let server = Postgres::start_new();
@@ -80,7 +81,7 @@ pub(crate) fn b07_a_row_that_is_held_for_longer_than_the_term(way: Way) {
     let down = fleet.stepped_down(&first, held, P3);
     std::thread::sleep((held + Duration::from_secs(4)).saturating_sub(now()));
     fleet.read();
-    assert_eq!(fleet.leads().len(), 1, "{}", fleet.told());
+    promised!(fleet.leads().len() == 1, "{}", fleet.told());
     let released = now();
     lock.release();
     let next = fleet.await_lead(P3.take(), "somebody leads again", |led| led.fence != first.fence);

@@ -10,6 +10,7 @@ use crate::fleet::{Fleet, Ground, Way};
 use crate::line::now;
 use crate::node::Options;
 use crate::profile::P3;
+use crate::stillness::promised;
 
 /// What stands still, and how it is set in motion again.
 trait Stall {
@@ -176,7 +177,7 @@ fn survive(what: &str, ground: &Ground<'_>, stall: &mut dyn Stall) {
     // Nobody leads until something moves.
     std::thread::sleep((cut + P3.lease + P3.retry * 2).saturating_sub(now()));
     fleet.read();
-    assert_eq!(fleet.leads().len(), 1, "{}", fleet.told());
+    promised!(fleet.leads().len() == 1, "{}", fleet.told());
     let lifted = now();
     stall.lift();
     let next = fleet.await_lead(P3.take(), "somebody leads again", |led| led.fence != first.fence);

@@ -8,6 +8,7 @@ use crate::fleet::{Fleet, Ground, LIMIT, Led, Way};
 use crate::line::{Line, now};
 use crate::profile::{P3, SLACK};
 use crate::rows::{Takeover, takeover};
+use crate::stillness::promised;
 
 /// Three nodes, of which the first leads and has renewed; the others know of it.
 fn three(ground: &Ground<'_>) -> (Fleet, Led) {
@@ -80,14 +81,14 @@ pub(crate) fn b02_a_leader_that_was_frozen_knows_at_once_and_touches_nothing(way
         let stopped = |line: &Line| matches!(line, Line::Stopped { fence, .. } if *fence == first.fence);
         fleet.lines().any(|(_, line)| stopped(line)).then_some(())
     });
-    assert_eq!(before, ground.bytes_of_the_row(), "the successor's row was touched");
+    promised!(before == ground.bytes_of_the_row(), "the successor's row was touched");
     fleet.nodes[second].process.cont();
     let noticed = fleet.await_lost(LIMIT, first.fence) - woken;
     assert!(noticed < Duration::from_millis(250) + SLACK, "{noticed:?}");
     let checked_ok = |line: &Line| matches!(line, Line::Check { ok: true, .. });
-    assert!(!fleet.nodes[first.node].story.lines.iter().any(checked_ok), "{}", fleet.told());
+    promised!(!fleet.nodes[first.node].story.lines.iter().any(checked_ok), "{}", fleet.told());
     let held = fleet.certain(first.fence).expect("it has led");
-    assert!(held.1 <= frozen, "it was told that it leads {:?} after it was frozen", held.1 - frozen);
+    promised!(held.1 <= frozen, "it was told that it leads {:?} after it was frozen", held.1 - frozen);
     figure(format_args!("{way:?}: frozen for 6 s: lost {noticed:.1?} after SIGCONT"));
     let seen = fleet.certain(next.fence).expect("it leads").1;
     fleet.await_story(LIMIT, "the successor goes on", |fleet| {

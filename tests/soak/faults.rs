@@ -127,6 +127,10 @@ impl Arena<'_> {
 
     fn on_nodes(&mut self, fault: Fault, mut seats: Vec<usize>, until: Stamp) -> Outcome {
         seats.retain(|seat| !self.node_is_taken(*seat));
+        if fault.kind == Kind::Terminate {
+            // Before it says who it is it may not have its signal handler yet.
+            seats.retain(|seat| self.fleet.identity(self.seats[*seat].node).is_some());
+        }
         if seats.is_empty() {
             return Outcome::Impossible;
         }

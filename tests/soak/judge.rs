@@ -6,22 +6,9 @@ use std::time::Duration;
 
 use crate::arena::Cut;
 use crate::fleet::Fleet;
-use crate::fleet::history::{self, AtLeast, Story};
+use crate::fleet::history::{self, AtLeast, Story, Term};
 use crate::fleet::line::{Line, Stamp};
 use crate::fleet::profile::P3;
-
-/// A term as its holder told of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Term {
-    pub(crate) node: usize,
-    pub(crate) fence: i64,
-    pub(crate) led_at: Stamp,
-    /// When it was certainly live.
-    pub(crate) certain: Option<(Stamp, Stamp)>,
-    pub(crate) lost: Option<Stamp>,
-    /// No more lines about it will come.
-    closed: bool,
-}
 
 /// What a node has said and was not put away yet.
 #[derive(Clone, Copy, Debug)]
@@ -38,22 +25,9 @@ pub(crate) fn tellers(fleet: &Fleet) -> Vec<Teller<'_>> {
 
 /// The terms of which there still are lines, by fence.
 pub(crate) fn terms(tellers: &[Teller<'_>]) -> Vec<Term> {
-    let mut terms: Vec<Term> = Vec::new();
-    let lines =
-        tellers.iter().enumerate().flat_map(|(i, teller)| teller.story.lines.iter().map(move |l| (i, l)));
-    for (node, line) in lines {
-        let last = terms.last_mut().filter(|term| term.node == node);
-        match (line, last) {
-            (Line::Lead { at, fence }, _) => {
-                let closed = !tellers[node].runs;
-                let (certain, lost) = (None, None);
-                terms.push(Term { node, fence: *fence, led_at: *at, certain, lost, closed });
-            }
-            (Line::Held { from, to, .. }, Some(term)) => term.certain = Some((*from, *to)),
-            (Line::Lost { at, .. }, Some(term)) => term.lost = Some(*at),
-            (Line::Stopped { .. }, Some(term)) => term.closed = true,
-            _ => {}
-        }
+    let mut terms = history::terms(tellers.iter().map(|teller| teller.story));
+    for term in &mut terms {
+        term.closed |= !tellers[term.node].runs;
     }
     terms.sort_by_key(|term| term.fence);
     terms
@@ -64,6 +38,7 @@ pub(crate) fn terms(tellers: &[Teller<'_>]) -> Vec<Term> {
 struct Archive {
     fences: BTreeSet<i64>,
     end: Stamp,
+    terms: Vec<Term>,
 }
 
 #[derive(Debug, Default)]
@@ -75,8 +50,9 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    pub(crate) fn terms(&self, fleet: &Fleet) -> usize {
-        self.archive.fences.len() + terms(&tellers(fleet)).len()
+    /// All terms that there were.
+    pub(crate) fn terms(&self, fleet: &Fleet) -> Vec<Term> {
+        self.archive.terms.iter().copied().chain(terms(&tellers(fleet))).collect()
     }
 
     /// Everything that is wrong, in what has not been put away and where that meets what has been.
@@ -131,6 +107,7 @@ impl Judge {
         };
         for term in terms.iter().take_while(|term| ended(term)) {
             self.archive.fences.insert(term.fence);
+            self.archive.terms.push(*term);
             self.archive.end = self.archive.end.max(term.certain.map_or(Stamp::ZERO, |(_, to)| to));
         }
     }
@@ -195,6 +172,10 @@ pub(crate) fn what_is_put_away_still_counts() {
     assert_eq!(told(&late, &[], &judge), 0);
     assert_eq!(told(&story(6, 19, 30), &[], &judge), 1, "two leaders");
     assert_eq!(told(&story(4, 25, 30), &[], &judge), 1, "a lower fence");
+    let with =
+        |late: &Story| [judge.archive.terms.clone(), terms(&[Teller { story: late, runs: true }])].concat();
+    assert_eq!(history::overlaps(&with(&story(6, 19, 30))), 1, "it is counted, too");
+    assert_eq!(history::falls(&with(&story(4, 25, 30))), 1);
     assert_eq!(told(&story(5, 25, 30), &[], &judge), 1, "the same fence");
     let cut = |to| Cut { by: 1, node: 0, fence: 6, from: s(26), to, frozen: false };
     assert_eq!(told(&late, &[cut(None)], &judge), 1, "led on without an answer");

@@ -19,9 +19,8 @@
 //! with `ClockTrust::Strict`; so are two nodes that were never told apart by anything but the random part of their
 //! identities.
 
-use tenure_testground::postgres::{Error, Transaction};
-
 use crate::arena::{Arena, SEATS};
+use crate::fleet::rows::set_back;
 use crate::plan::Tampering;
 
 impl Arena<'_> {
@@ -81,20 +80,4 @@ impl Arena<'_> {
         let sql = "DELETE FROM lease_history WHERE seq < (SELECT max(seq) - 500 FROM lease_history)";
         self.ground.database.execute(sql);
     }
-}
-
-/// Makes the row what it was so many writes ago, or as long ago as is known, counting only states as wanted; returns
-/// its fence.
-fn set_back(work: &mut Transaction<'_>, wanted: &str, writes: u64) -> Result<Option<i64>, Error> {
-    let sql = format!(
-        "WITH states AS (SELECT * FROM lease_history WHERE {wanted})
-        UPDATE leader_election AS lease
-          SET holder = old.holder, fence = old.fence, acquired_at = old.acquired_at,
-              renewed_at = old.renewed_at, expires_at = old.expires_at
-         FROM (SELECT * FROM states ORDER BY seq DESC
-               OFFSET (SELECT greatest(least($1, count(*) - 1), 0) FROM states) LIMIT 1) AS old
-        WHERE lease.name = 'e' RETURNING lease.fence"
-    );
-    let writes = i64::try_from(writes).expect("not so many");
-    Ok(work.query_opt(&sql, &[&writes])?.map(|row| row.get(0)))
 }

@@ -7,10 +7,11 @@ use tenure_testground::await_until;
 
 use crate::arena::{Arena, VETERANS};
 use crate::course::Soak;
+use crate::fleet::history::{self, Term};
 use crate::fleet::line::Stamp;
 use crate::fleet::profile::{P3, SLACK};
 use crate::fleet::{Fleet, LIMIT};
-use crate::judge::{Judge, Term};
+use crate::judge::Judge;
 
 /// What a node's memory may grow by, in kB. An allocator takes its time to settle.
 const GROWTH: u64 = 16_384;
@@ -70,6 +71,12 @@ pub(crate) struct Figures {
     worst_first: Duration,
 }
 
+/// How many terms there were, and what must not be among them.
+pub(crate) fn count(terms: &[Term]) -> String {
+    let (all, overlaps, falls) = (terms.len(), history::overlaps(terms), history::falls(terms));
+    format!("{all} terms; overlapping: {overlaps}; fences that repeat or fall: {falls}")
+}
+
 fn percent(part: Duration, whole: Duration) -> f64 {
     100.0 * part.as_secs_f64() / whole.as_secs_f64().max(f64::EPSILON)
 }
@@ -91,7 +98,7 @@ impl Figures {
     pub(crate) fn progress(&self, arena: &Arena<'_>, judge: &Judge) -> String {
         format!(
             "{} terms, {} faults, {} processes, led {:.1} % of {:.0?} without faults, first leader after {:.1?} at worst",
-            judge.terms(&arena.fleet),
+            judge.terms(&arena.fleet).len(),
             arena.counts.values().map(|(done, _)| done).sum::<u64>(),
             arena.fleet.nodes.len(),
             percent(self.led, self.calm),
@@ -106,8 +113,7 @@ impl Figures {
             arena.counts.values().fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1));
         let mut text = format!("soak: seed {}, {:.1} minutes\n", soak.seed, length.as_secs_f64() / 60.0);
         let mut line = |name: &str, what: String| writeln!(text, "  {name:<14} {what}").expect("a string");
-        let terms = judge.terms(&arena.fleet);
-        line("terms", format!("{terms}; overlapping: 0; fences that repeat or fall: 0"));
+        line("terms", count(&judge.terms(&arena.fleet)));
         line("processes", arena.fleet.nodes.len().to_string());
         line(
             "without faults",

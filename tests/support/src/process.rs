@@ -276,12 +276,18 @@ impl Process {
         signal(self.pid(), Signal::TERM);
     }
 
-    /// SIGKILL, and waits until it is gone.
-    pub fn kill(&mut self) {
+    /// How it has ended, if it has; does not wait.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// SIGKILL, and waits until it is gone. How it ended: of something else, where it was quicker.
+    #[track_caller]
+    pub fn kill(&mut self) -> ExitStatus {
         // Until it has been waited for, the id is still the child's own.
         self.child.kill().unwrap_or_else(|error| panic!("can't kill process {}: {error}", self.pid()));
         let gone = wait_for_exit(&mut self.child, Duration::from_secs(10));
-        assert!(gone.is_some(), "process {} survives SIGKILL", self.pid());
+        gone.unwrap_or_else(|| panic!("process {} survives SIGKILL", self.pid()))
     }
 
     /// Waits for its end. Panics when it does not end in time.
