@@ -127,7 +127,14 @@ pub(crate) enum Takeover {
 #[track_caller]
 pub(crate) fn takeover(rows: &[Row], fence: i64) -> Takeover {
     let found = rows.iter().position(|row| row.fence == fence);
-    let at = found.filter(|at| *at > 0).unwrap_or_else(|| panic!("no change to fence {fence} in {rows:#?}"));
+    let mut at =
+        found.filter(|at| *at > 0).unwrap_or_else(|| panic!("no change to fence {fence} in {rows:#?}"));
+    // A participant whose bid was granted without an answer takes its own row over at once (rule 10): what counts is
+    // how it came by that one.
+    let own = |at: usize| !rows[at - 1].is_released() && rows[at - 1].holder == rows[at].holder;
+    while at > 1 && own(at) && rows[at].acquired < rows[at - 1].expires {
+        at -= 1;
+    }
     let (before, taken) = (&rows[at - 1], &rows[at]);
     let since = if before.is_released() { before.at } else { before.expires };
     promised!(taken.acquired >= since, "too early: {before:?} {taken:?}");

@@ -24,6 +24,10 @@ pub(crate) fn bad_rows_are_told_from_good_ones() {
     assert_eq!(faults(&good, LEASE), Vec::<String>::new());
     assert_eq!(takeover(&good, 2), Takeover::AfterExpiry(Duration::ZERO));
     assert_eq!(takeover(&good, 3), Takeover::AfterRelease(Duration::from_micros(200)));
+    // A bid whose grant was not heard of, taken over by who made it.
+    let unheard = row("b", 2, 14_100, 14_100);
+    let own = [first.clone(), renewed.clone(), unheard, row("b", 3, 14_200, 14_200)];
+    assert_eq!(takeover(&own, 3), Takeover::AfterExpiry(Duration::from_micros(100)));
     let early = row("b", 2, 13_999, 13_999);
     let bad: [(&str, &[Row]); 8] = [
         ("before the expiry", &[renewed.clone(), early]),
