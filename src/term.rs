@@ -188,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn what_tests_may_see_of_a_term_ends_nothing() {
+        let term = term(100);
+        assert!(term.is_live_at(at(99)));
+        assert!(!term.is_live_at(at(100)) && !term.is_live_at(at(101)));
+        assert_eq!(term.check(|| at(99)), Ok(at(100)), "nobody was told");
+        term.seal(|| at(1), LossCause::Resigned).unwrap();
+        assert!(!term.is_live_at(at(2)));
+    }
+
+    #[test]
     fn rule_5_lost_is_final() {
         let term = term(100);
         assert_eq!(term.check(|| at(100)), Err(LossCause::Expired));

@@ -288,3 +288,28 @@ fn debugging_output_shows_the_settings_and_only_the_size_of_the_payload() {
     }
     assert!(!shown.contains("secret"), "{shown}");
 }
+
+#[test]
+fn an_error_shows_a_text_quoted_and_cut() {
+    let problem = |name: &str| Config::builder(name).build().unwrap_err().to_string();
+    assert!(problem("a\0b").contains("\"a\\0b\""), "{}", problem("a\0b"));
+    let long = problem(&"x".repeat(10_000));
+    assert!(long.contains("\"xxx") && long.contains("x\"..."), "{long}");
+    assert!(long.len() < 300, "{long}");
+}
+
+#[test]
+fn the_smallest_margin_that_an_error_names_is_enough_and_no_less_is() {
+    let lease = Duration::from_micros(10_000_001);
+    let with = |margin| {
+        let builder = Config::builder("e").lease_duration(lease).safety_margin(margin);
+        builder.renew_interval(secs(1)).operation_timeout(secs(1)).build()
+    };
+    let least = Duration::from_nanos(500_000_050);
+    assert_eq!(with(least).unwrap().safety_margin(), least);
+    for too_little in [Duration::from_millis(1), least - Duration::from_nanos(1), lease] {
+        let error = with(too_little).unwrap_err();
+        assert_eq!(error.field(), "safety_margin");
+        assert!(error.to_string().contains("500.00005ms"), "{error}");
+    }
+}

@@ -42,7 +42,7 @@ impl ClockWatch {
             Bounds { low: now_micros - micros(received), high: now_micros - micros(sent), at: received };
         let last = self.last.replace(bounds)?;
         let drift = received.saturating_since(last.at) / DRIFT_DIVISOR;
-        let slack = i128::try_from((TOLERANCE + drift).as_micros()).unwrap_or(i128::MAX / 2);
+        let slack = i128::from(u64::try_from((TOLERANCE + drift).as_micros()).unwrap_or(u64::MAX));
         if bounds.low > last.high + slack {
             Some(ClockStep { forward: true, by: duration(bounds.low - last.high) })
         } else if bounds.high < last.low - slack {
@@ -82,6 +82,20 @@ mod tests {
         assert!(!step.forward && step.by.abs_diff(Duration::from_secs(60)) < Duration::from_millis(20));
         // An hour of one per cent is drift.
         assert_eq!(watch.answered(ms(3_607_000), ms(3_607_010), db(57_005 + 3_636_000)), None);
+    }
+
+    #[test]
+    fn half_a_second_and_the_drift_are_no_step() {
+        // Four seconds may drift by a hundred milliseconds.
+        let after = |micros: i64| {
+            let mut watch = ClockWatch::default();
+            watch.answered(ms(0), ms(0), db(10_000));
+            watch.answered(ms(4_000), ms(4_000), Timestamp::from_micros(14_000_000 + micros))
+        };
+        assert_eq!((after(600_000), after(-600_000)), (None, None));
+        let by = Duration::from_micros(600_001);
+        assert_eq!(after(600_001), Some(ClockStep { forward: true, by }));
+        assert_eq!(after(-600_001), Some(ClockStep { forward: false, by }));
     }
 
     #[test]
