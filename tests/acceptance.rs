@@ -14,6 +14,8 @@ type Start = fn() -> Box<dyn Subject>;
 const SUBJECTS: &[(&str, Start)] = &[
     ("memory", || Box::new(MemoryStore::new())),
     ("memory_promoted", || Box::new(promoted_memory())),
+    #[cfg(feature = "sqlite")]
+    ("sqlite", || Box::new(sqlite::File::create())),
     #[cfg(feature = "postgres")]
     ("postgres", || Box::new(postgres::Direct::start())),
     #[cfg(feature = "postgres")]
@@ -24,6 +26,49 @@ fn promoted_memory() -> MemoryStore {
     let store = MemoryStore::new();
     store.set_timeline(Some(7));
     store
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use std::any::Any;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rusqlite::Connection;
+    use tempfile::TempDir;
+    use tenure::acceptance::Subject;
+    use tenure::{SqliteStore, Store};
+
+    #[derive(Debug)]
+    pub(crate) struct File {
+        _directory: TempDir,
+        store: SqliteStore,
+    }
+
+    impl File {
+        pub(crate) fn create() -> File {
+            let directory = tempfile::tempdir().expect("a directory");
+            let store = SqliteStore::open(directory.path().join("lease.db")).expect("a usable path");
+            store.ensure_schema().expect("a new file");
+            File { _directory: directory, store }
+        }
+    }
+
+    impl Subject for File {
+        fn store(&self) -> Arc<dyn Store> {
+            Arc::new(self.store.clone())
+        }
+
+        /// There is only the lock of the whole file.
+        fn hold(&self, _: &str) -> Box<dyn Any> {
+            let connection = Connection::open(self.store.path()).expect("a connection");
+            // The checks beside this one hold it too.
+            connection.busy_timeout(Duration::from_secs(60)).expect("a busy time-out");
+            connection.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+            // Closed it is rolled back.
+            Box::new(connection)
+        }
+    }
 }
 
 #[cfg(feature = "postgres")]

@@ -1,0 +1,176 @@
+//! Where the file is: whether it can be used, and is the one that everybody else means.
+//!
+//! Nothing here opens it. A process that closes any descriptor of a file loses all the locks that it has on it,
+//! those of SQLite's own descriptors included.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+
+use super::error::Failure;
+use crate::store::StoreError;
+
+/// Which file it is, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// Which file is there now; `None` if there is none.
+pub(super) fn identity(path: &Path) -> Result<Option<Identity>, Failure> {
+    match path.metadata() {
+        Ok(file) => Ok(Some(Identity { device: file.dev(), inode: file.ino() })),
+        // A part of the path that is no directory.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(unusable(path, "can't be looked at").with_source(error).into()),
+    }
+}
+
+/// No file: what operations make of it.
+pub(super) fn missing(path: &Path) -> Failure {
+    match check(path) {
+        Err(better) => better,
+        Ok(()) => unusable(path, "does not exist; call ensure_schema()").into(),
+    }
+}
+
+/// Whether the file, or its directory where there is no file yet, is what elections need.
+pub(super) fn check(path: &Path) -> Result<(), Failure> {
+    // Its other two files are beside what a symbolic link leads to.
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let directory = real.parent().unwrap_or(&real);
+    let complaint = match directory.metadata() {
+        Err(_) => Some(format!("can't be there: there is no directory {}", directory.display())),
+        Ok(place) if !place.is_dir() => {
+            Some(format!("can't be there: {} is no directory", directory.display()))
+        }
+        Ok(_) => complaint(&real, directory),
+    };
+    complaint.map_or(Ok(()), |complaint| Err(unusable(path, &complaint).into()))
+}
+
+fn complaint(file: &Path, directory: &Path) -> Option<String> {
+    if let Some(network) = kernel::network(directory) {
+        return Some(format!("is on {network}: locks and shared memory have to be those of one host"));
+    }
+    if access(directory, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        let directory = directory.display();
+        return Some(format!("needs files beside it, and this process may not create any in {directory}"));
+    }
+    let found = file.metadata().ok()?;
+    if found.is_dir() {
+        return Some("is a directory".to_owned());
+    }
+    if !found.is_file() {
+        return Some("is not a plain file".to_owned());
+    }
+    if access(file, Access::READ_OK | Access::WRITE_OK).is_err() {
+        return Some("may not be read and written by this process".to_owned());
+    }
+    if found.nlink() > 1 {
+        let names = found.nlink();
+        return Some(format!(
+            "has {names} names (hard links): under another one its -wal file would be another"
+        ));
+    }
+    kernel::is_mounted_by_itself(file, directory).then(|| {
+        "is mounted by itself: elsewhere its -wal file would be another; mount its directory".to_owned()
+    })
+}
+
+fn unusable(path: &Path, complaint: &str) -> StoreError {
+    StoreError::fatal(format!("the database {} {complaint}", path.display()))
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod kernel {
+    use std::path::Path;
+
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statfs, statx};
+
+    /// What statfs(2) says of file systems whose locks or memory may not be those of one host.
+    const NETWORKS: [(u32, &str); 17] = [
+        (0x0000_6969, "NFS"),
+        (0x0000_517b, "SMB"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB 2"),
+        (0x0102_1997, "9P"),
+        (0x6573_5546, "FUSE, which can't be told from a network"),
+        (0x00c3_6400, "Ceph"),
+        (0x5346_414f, "AFS"),
+        (0x6b41_4653, "AFS"),
+        (0x7375_7245, "Coda"),
+        (0x0000_564c, "NCP"),
+        (0x0bd0_0bd0, "Lustre"),
+        (0x4750_4653, "GPFS"),
+        (0x7461_636f, "OCFS2"),
+        (0x0116_1970, "GFS2"),
+        (0x2003_0528, "OrangeFS"),
+        (0x786f_4256, "a shared folder of VirtualBox"),
+    ];
+
+    /// The network file system that the directory is on.
+    pub(super) fn network(directory: &Path) -> Option<&'static str> {
+        // The type is as wide as the machine's words, and signed on some.
+        let kind = statfs(directory).ok()?.f_type as u32;
+        network_named(kind)
+    }
+
+    pub(super) fn network_named(kind: u32) -> Option<&'static str> {
+        NETWORKS.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| *name)
+    }
+
+    /// Whether it is a mount of its own, as a single file that was mounted into a container is.
+    pub(super) fn is_mounted_by_itself(file: &Path, directory: &Path) -> bool {
+        // `None` before Linux 5.8: it can't be told there.
+        let mount = |path: &Path| {
+            let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+            (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+        };
+        mount(file) != mount(directory)
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod kernel {
+    use std::path::Path;
+
+    pub(super) fn network(_: &Path) -> Option<&'static str> {
+        None
+    }
+
+    pub(super) fn is_mounted_by_itself(_: &Path, _: &Path) -> bool {
+        false
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_told_by_their_number() {
+        for (kind, name) in
+            [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0x0102_1997, "9P"), (0x6573_5546, "FUSE")]
+        {
+            assert!(kernel::network_named(kind).is_some_and(|found| found.starts_with(name)), "{kind:x}");
+        }
+        for kind in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630] {
+            assert_eq!(
+                kernel::network_named(kind),
+                None,
+                "ext4, XFS, Btrfs, tmpfs and overlay are not: {kind:x}"
+            );
+        }
+        assert_eq!(kernel::network(Path::new("/proc")), None);
+    }
+
+    #[test]
+    fn mounts_are_told_apart() {
+        assert!(!kernel::is_mounted_by_itself(Path::new("/proc/self/status"), Path::new("/proc")));
+        assert!(kernel::is_mounted_by_itself(Path::new("/proc"), Path::new("/")));
+    }
+}
