@@ -140,8 +140,7 @@ impl Engine {
         file::check(&self.path)?;
         let connection = self.connect(OpenFlags::empty())?;
         if file::identity(&self.path)? != Some(identity) {
-            let message = format!("the database {} was replaced while it was opened", self.path.display());
-            return Err(StoreError::retryable(message).into());
+            return Err(Failure::retryable("was replaced while it was opened"));
         }
         Ok(Session { connection, identity })
     }

@@ -12,8 +12,8 @@ use crate::store::StoreError;
 #[derive(Debug)]
 pub(super) enum Failure {
     Sqlite(Error),
-    /// Something that we found ourselves.
-    Store(StoreError),
+    /// Something that we found ourselves: of which kind, and what the database is, has or lacks.
+    Found(fn(String) -> StoreError, String),
 }
 
 impl From<Error> for Failure {
@@ -22,13 +22,15 @@ impl From<Error> for Failure {
     }
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Failure {
-        Failure::Store(error)
-    }
-}
-
 impl Failure {
+    pub(super) fn fatal(complaint: impl Into<String>) -> Failure {
+        Failure::Found(StoreError::fatal, complaint.into())
+    }
+
+    pub(super) fn retryable(complaint: impl Into<String>) -> Failure {
+        Failure::Found(StoreError::retryable, complaint.into())
+    }
+
     /// Whether somebody else has a lock, and nothing was changed.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Failure::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy))
@@ -36,42 +38,40 @@ impl Failure {
 
     pub(super) fn into_store_error(self, path: &Path, table: &Table) -> StoreError {
         match self {
-            Failure::Store(error) => error,
+            Failure::Found(new, complaint) => new(format!("the database {} {complaint}", path.display())),
             Failure::Sqlite(error) => of_sqlite(error, path, table),
         }
     }
 }
 
 fn of_sqlite(error: Error, path: &Path, table: &Table) -> StoreError {
-    let shown = path.display();
     let Some(code) = error.sqlite_error_code() else {
         // Not SQLite's word: a value that is not what the column should have.
-        let message = format!("the table {table} in {shown} does not have the expected shape: {error}");
-        return StoreError::fatal(message).with_source(error);
+        let complaint = format!("has a table {table} without the expected shape: {error}");
+        return Failure::fatal(complaint).into_store_error(path, table).with_source(error);
     };
-    let of = |new: fn(String) -> StoreError, what: &str| new(format!("the database {shown} {what}: {error}"));
-    let found = match code {
+    let (new, complaint): (fn(String) -> StoreError, _) = match code {
         ErrorCode::DatabaseBusy => {
-            of(StoreError::timeout, "was kept locked by somebody else for the whole time")
+            (StoreError::timeout, "was kept locked by somebody else for the whole time".into())
         }
-        ErrorCode::NotADatabase => of(StoreError::fatal, "is not an SQLite database"),
-        ErrorCode::DatabaseCorrupt => of(StoreError::fatal, "is damaged"),
+        ErrorCode::NotADatabase => (StoreError::fatal, "is not an SQLite database".into()),
+        ErrorCode::DatabaseCorrupt => (StoreError::fatal, "is damaged".into()),
         // A statement that can't be prepared: no such table, no such column.
         ErrorCode::Unknown => {
-            of(StoreError::fatal, &format!("has no table {table} as it should be; call ensure_schema()"))
+            (StoreError::fatal, format!("has no table {table} as it should be; call ensure_schema()"))
         }
         ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig => {
-            of(StoreError::fatal, &format!("has a table {table} that can't store the lease"))
+            (StoreError::fatal, format!("has a table {table} that can't store the lease"))
         }
         // Most of it is found out before anything is opened, with better words; but rights can change.
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied => match file::check(path) {
-            Err(Failure::Store(better)) => better,
-            _ => of(StoreError::fatal, "can't be written"),
+            Err(better) => return better.into_store_error(path, table).with_source(error),
+            Ok(()) => (StoreError::fatal, "can't be written".into()),
         },
         // Everything unknown is retryable: an elector that goes on trying can be mended from outside.
-        _ => of(StoreError::retryable, "can't be used at the moment"),
+        _ => (StoreError::retryable, "can't be used at the moment".into()),
     };
-    found.with_source(error)
+    Failure::Found(new, format!("{complaint}: {error}")).into_store_error(path, table).with_source(error)
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
         let failure = |code| Failure::from(Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
         assert!(failure(rusqlite::ffi::SQLITE_BUSY).is_busy());
         assert!(!failure(rusqlite::ffi::SQLITE_FULL).is_busy());
-        assert!(!Failure::from(StoreError::retryable("no")).is_busy());
+        assert!(!Failure::retryable("no").is_busy());
         assert!(!Failure::from(Error::QueryReturnedNoRows).is_busy());
     }
 }

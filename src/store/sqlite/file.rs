@@ -10,7 +10,6 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 
 use super::error::Failure;
-use crate::store::StoreError;
 
 /// Which file it is, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +24,7 @@ pub(super) fn identity(path: &Path) -> Result<Option<Identity>, Failure> {
         Ok(file) => Ok(Some(Identity { device: file.dev(), inode: file.ino() })),
         // A part of the path that is no directory.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(unusable(path, "can't be looked at").with_source(error).into()),
+        Err(error) => Err(Failure::fatal(format!("can't be looked at: {error}"))),
     }
 }
 
@@ -33,7 +32,7 @@ pub(super) fn identity(path: &Path) -> Result<Option<Identity>, Failure> {
 pub(super) fn missing(path: &Path) -> Failure {
     match check(path) {
         Err(better) => better,
-        Ok(()) => unusable(path, "does not exist; call ensure_schema()").into(),
+        Ok(()) => Failure::fatal("does not exist; call ensure_schema()"),
     }
 }
 
@@ -49,7 +48,7 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
         }
         Ok(_) => complaint(&real, directory),
     };
-    complaint.map_or(Ok(()), |complaint| Err(unusable(path, &complaint).into()))
+    complaint.map_or(Ok(()), |complaint| Err(Failure::fatal(complaint)))
 }
 
 fn complaint(file: &Path, directory: &Path) -> Option<String> {
@@ -79,10 +78,6 @@ fn complaint(file: &Path, directory: &Path) -> Option<String> {
     kernel::is_mounted_by_itself(file, directory).then(|| {
         "is mounted by itself: elsewhere its -wal file would be another; mount its directory".to_owned()
     })
-}
-
-fn unusable(path: &Path, complaint: &str) -> StoreError {
-    StoreError::fatal(format!("the database {} {complaint}", path.display()))
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -152,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_are_told_by_their_number() {
+    fn b29_networks_are_told_by_their_number() {
         for (kind, name) in
             [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0x0102_1997, "9P"), (0x6573_5546, "FUSE")]
         {

@@ -16,7 +16,6 @@ use super::error::Failure;
 use super::row::{COLUMNS, Stored};
 use super::schema::{self, Table};
 use crate::lease::{Bid, Fence, Lease, Renewal, Timestamp, Version};
-use crate::store::StoreError;
 
 /// The rows in a transaction.
 pub(super) struct Rows<'a> {
@@ -39,22 +38,18 @@ impl<'a> Rows<'a> {
     /// The lease, with the time after it was read.
     pub(super) fn find(&self, name: &str) -> Result<Option<Lease>, Failure> {
         let stored = self.stored(name)?;
-        self.lease(name, stored, self.boot.now())
+        Ok(stored.map(|stored| stored.lease(name, self.boot, self.boot.now())))
     }
 
-    fn stored(&self, name: &str) -> Result<Option<Stored>, Failure> {
-        let sql = format!("SELECT {COLUMNS} FROM {} WHERE name = ?1", self.table);
-        Ok(self.connection.query_row(&sql, [name], Stored::of).optional()?)
-    }
-
-    fn lease(&self, name: &str, stored: Option<Stored>, now: Timestamp) -> Result<Option<Lease>, Failure> {
-        stored.map(|stored| stored.lease(name, self.boot, now)).transpose()
-    }
-
-    /// The lease as it is before a write that happens at `now`.
+    /// The lease at the time of a write.
     fn find_at(&self, name: &str, now: Timestamp) -> Result<Option<Lease>, Failure> {
         let stored = self.stored(name)?;
-        self.lease(name, stored, now)
+        Ok(stored.map(|stored| stored.lease(name, self.boot, now)))
+    }
+
+    fn stored(&self, name: &str) -> rusqlite::Result<Option<Stored>> {
+        let sql = format!("SELECT {COLUMNS} FROM {} WHERE name = ?1", self.table);
+        self.connection.query_row(&sql, [name], Stored::of).optional()
     }
 }
 
@@ -92,7 +87,7 @@ impl Acquire {
             _ => return Ok(None),
         };
         let fence = Fence::after(stored.max(self.above), None)
-            .ok_or_else(|| StoreError::fatal("the fences of this election are exhausted"))?;
+            .ok_or_else(|| Failure::fatal("has no fences left for this election"))?;
         let sql = format!(
             "INSERT INTO {} (name, holder, fence, boot, acquired_at, renewed_at, expires_at, mark, payload)
              VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, 1, ?7)

@@ -81,7 +81,7 @@ pub(super) fn is_there(connection: &Connection, table: &Table) -> Result<bool, F
     match complaint(&columns, &primary_key(connection, table)?) {
         None => Ok(true),
         Some(complaint) => {
-            Err(StoreError::fatal(format!("the table {table} can't carry elections: {complaint}")).into())
+            Err(Failure::fatal(format!("has a table {table} that can't carry elections: {complaint}")))
         }
     }
 }
