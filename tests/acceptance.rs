@@ -15,7 +15,7 @@ const SUBJECTS: &[(&str, Start)] = &[
     ("memory", || Box::new(MemoryStore::new())),
     ("memory_promoted", || Box::new(promoted_memory())),
     #[cfg(feature = "sqlite")]
-    ("sqlite", || Box::new(sqlite::File::create())),
+    ("sqlite", || Box::new(sqlite::Files::new())),
     #[cfg(feature = "postgres")]
     ("postgres", || Box::new(postgres::Direct::start())),
     #[cfg(feature = "postgres")]
@@ -32,38 +32,44 @@ fn promoted_memory() -> MemoryStore {
 mod sqlite {
     use std::any::Any;
     use std::sync::Arc;
-    use std::time::Duration;
 
+    use parking_lot::Mutex;
     use rusqlite::Connection;
     use tempfile::TempDir;
     use tenure::acceptance::Subject;
     use tenure::{SqliteStore, Store};
 
+    /// A file for each check: there is only the lock of the whole file, and checks that run side by side would wait
+    /// for each other's.
     #[derive(Debug)]
-    pub(crate) struct File {
-        _directory: TempDir,
-        store: SqliteStore,
+    pub(crate) struct Files {
+        directory: TempDir,
+        stores: Mutex<Vec<SqliteStore>>,
     }
 
-    impl File {
-        pub(crate) fn create() -> File {
-            let directory = tempfile::tempdir().expect("a directory");
-            let store = SqliteStore::open(directory.path().join("lease.db")).expect("a usable path");
-            store.ensure_schema().expect("a new file");
-            File { _directory: directory, store }
+    impl Files {
+        pub(crate) fn new() -> Files {
+            Files { directory: tempfile::tempdir().expect("a directory"), stores: Mutex::default() }
         }
     }
 
-    impl Subject for File {
+    impl Subject for Files {
         fn store(&self) -> Arc<dyn Store> {
-            Arc::new(self.store.clone())
+            let mut stores = self.stores.lock();
+            let path = self.directory.path().join(format!("{}.db", stores.len()));
+            let store = SqliteStore::open(path).expect("a usable path");
+            store.ensure_schema().expect("a new file");
+            stores.push(store.clone());
+            Arc::new(store)
         }
 
-        /// There is only the lock of the whole file.
-        fn hold(&self, _: &str) -> Box<dyn Any> {
-            let connection = Connection::open(self.store.path()).expect("a connection");
-            // The checks beside this one hold it too.
-            connection.busy_timeout(Duration::from_secs(60)).expect("a busy time-out");
+        fn hold(&self, name: &str) -> Box<dyn Any> {
+            let has_the_row = |store: &&SqliteStore| {
+                store.observe(name, self.timeout()).expect("an observation").lease().is_some()
+            };
+            let stores = self.stores.lock();
+            let store = stores.iter().find(has_the_row).expect("a row to hold");
+            let connection = Connection::open(store.path()).expect("a connection");
             connection.execute_batch("BEGIN IMMEDIATE").expect("the lock");
             // Closed it is rolled back.
             Box::new(connection)

@@ -24,7 +24,10 @@ pub(super) fn identity(path: &Path) -> Result<Option<Identity>, Failure> {
         Ok(file) => Ok(Some(Identity { device: file.dev(), inode: file.ino() })),
         // A part of the path that is no directory.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(Failure::fatal(format!("can't be looked at: {error}"))),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Err(Failure::fatal("is in a directory that this process may not enter"))
+        }
+        Err(error) => Err(Failure::retryable(format!("can't be looked at: {error}"))),
     }
 }
 

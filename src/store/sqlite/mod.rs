@@ -33,7 +33,8 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 /// Elections between the processes of one host, in a file that they share. No server.
 ///
 /// All participants open the same file, each with a store of its own; several electors of one process may share
-/// a store and its clones. The file may be a database that the application has already: the store keeps to its
+/// a store and its clones. One host is one kernel: containers on it that have the same directory mounted are
+/// participants, virtual machines are not. The file may be a database that the application has already: the store keeps to its
 /// one table.
 ///
 /// ```
