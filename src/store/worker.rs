@@ -57,6 +57,7 @@ impl<C: Send + Sync + 'static> Workers<C> {
         }
     }
 
+    #[cfg(feature = "postgres")]
     pub(super) fn size(&self) -> usize {
         self.size
     }

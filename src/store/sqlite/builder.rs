@@ -43,7 +43,8 @@ impl SqliteBuilder {
     pub fn open(self) -> Result<SqliteStore, StoreError> {
         let path = absolute(&self.path)?;
         let table = Table::new(&self.table)?;
-        Ok(SqliteStore::new(Engine::new(path, table, Boot::current()?)))
+        let boot = Boot::current()?;
+        Ok(SqliteStore::new(|| Engine::new(path.clone(), table.clone(), boot.clone())))
     }
 }
 

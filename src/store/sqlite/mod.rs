@@ -21,12 +21,12 @@ mod schema;
 pub use builder::SqliteBuilder;
 
 use engine::Engine;
-use operations::{Acquire, Release, Renew};
+use error::Failure;
+use operations::{Acquire, Release, Renew, Rows};
 
-/// What the names of the store's threads begin with; the system cuts longer names off.
-const THREADS: &str = "tenure-sqlite";
-/// Calls that can be made at the same time. More would wait for each other in any case: a file has one writer.
-const CONNECTIONS: usize = 2;
+/// What the threads are called; more of a name the system does not show.
+const WRITER: &str = "tenure-sqlite-w";
+const READER: &str = "tenure-sqlite-r";
 /// The time that [`SqliteStore::ensure_schema`] may take.
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -80,9 +80,9 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Bounds
 ///
 /// Every call returns within its timeout and about a tenth of a second, also where another process keeps the
-/// file locked, or the disk does not answer. SQLite runs on the store's own threads (`tenure-sqlite-0` and `-1`,
-/// started when they are first needed, each with a connection), which end with the last clone; dropping it does not
-/// wait for them. Between calls no transaction is open.
+/// file locked, or the disk does not answer. SQLite runs on two threads of the store's own, one for what writes and
+/// one for what only looks, started when they are first needed, each with a connection. They end with the last
+/// clone; dropping it does not wait for them. Between calls no transaction is open.
 ///
 /// SQLite has one writer for the whole file. A transaction of another program's that stays open for long, or of a
 /// process that is stopped in the middle of one, keeps everybody from renewing and taking over until it ends: the
@@ -93,13 +93,29 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 /// Fatal, for a person to mend: no file or no table (call [`ensure_schema`](SqliteStore::ensure_schema)), no
 /// directory, no right to write, a file that is no database or is damaged, a table of the wrong shape, a file in a
 /// place that is refused (above). Retryable: a file that is locked for the whole time (a time-out), a full
-/// disk, a failing one, too few descriptors. All of them show the path.
+/// disk, a failing one, too few descriptors. What the file is the reason for shows its path.
 #[derive(Clone)]
-pub struct SqliteStore(Arc<Workers<Engine>>);
+pub struct SqliteStore(Arc<Threads>);
+
+/// One for each kind of call, so that nobody who looks stands in line behind somebody who waits for a lock. More would
+/// be of no use: a file has one writer.
+struct Threads {
+    writer: Workers<Engine>,
+    reader: Workers<Engine>,
+}
 
 impl SqliteStore {
-    fn new(engine: Engine) -> SqliteStore {
-        SqliteStore(Arc::new(Workers::new(THREADS, engine, CONNECTIONS)))
+    fn new(engine: impl Fn() -> Engine) -> SqliteStore {
+        let thread = |label| Workers::new(label, engine(), 1);
+        SqliteStore(Arc::new(Threads { writer: thread(WRITER), reader: thread(READER) }))
+    }
+
+    fn write<R: Send + 'static>(
+        &self,
+        timeout: Duration,
+        work: impl Fn(&Rows<'_>) -> Result<R, Failure> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        self.0.writer.call(timeout, move |engine, until| engine.write(until, work))
     }
 
     /// A store in the table `leader_election` of this file. Does not touch the file: the first call does.
@@ -125,13 +141,13 @@ impl SqliteStore {
     /// The file.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.0.context().path()
+        self.0.writer.context().path()
     }
 
     /// The DDL of the table, for migration tools: idempotent, ends with a semicolon.
     #[must_use]
     pub fn schema(&self) -> String {
-        self.0.context().table().ddl()
+        self.0.writer.context().table().ddl()
     }
 
     /// Creates the file and the table where they are missing, and checks the table that is there. Safe from every
@@ -141,17 +157,16 @@ impl SqliteStore {
     /// Fatal: the table can't carry elections (the message says which column is wrong), or the file can't be used
     /// or created where it is. Otherwise as any call.
     pub fn ensure_schema(&self) -> Result<(), StoreError> {
-        self.0.call(SCHEMA_TIMEOUT, Engine::ensure_schema)
+        self.0.writer.call(SCHEMA_TIMEOUT, Engine::ensure_schema)
     }
 }
 
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let engine = self.0.context();
+        let engine = self.0.writer.context();
         f.debug_struct("SqliteStore")
             .field("path", &engine.path())
             .field("table", &engine.table().to_string())
-            .field("connections", &self.0.size())
             .finish()
     }
 }
@@ -159,24 +174,24 @@ impl fmt::Debug for SqliteStore {
 impl Store for SqliteStore {
     fn acquire(&self, bid: &Bid<'_>, timeout: Duration) -> Result<Option<Lease>, StoreError> {
         let acquire = Acquire::of(bid);
-        self.0.call(timeout, move |engine, until| engine.write(until, |rows| acquire.run(rows)))
+        self.write(timeout, move |rows| acquire.run(rows))
     }
 
     fn renew(&self, renewal: &Renewal<'_>, timeout: Duration) -> Result<Option<Lease>, StoreError> {
         let renew = Renew::of(renewal);
-        self.0.call(timeout, move |engine, until| engine.write(until, |rows| renew.run(rows)))
+        self.write(timeout, move |rows| renew.run(rows))
     }
 
     fn release(&self, name: &str, holder: &str, fence: Fence, timeout: Duration) -> Result<(), StoreError> {
         let release = Release { name: name.to_owned(), holder: holder.to_owned(), fence };
-        self.0.call(timeout, move |engine, until| engine.write(until, |rows| release.run(rows)))
+        self.write(timeout, move |rows| release.run(rows))
     }
 
     fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError> {
         let name = name.to_owned();
-        self.0.call(timeout, move |engine, until| engine.read(until, |rows| rows.find(&name))).map(|lease| {
-            // No timeline: see `operations`.
-            lease.map_or(Observation::vacant(None), Observation::of)
-        })
+        let lease =
+            self.0.reader.call(timeout, move |engine, until| engine.read(until, |rows| rows.find(&name)))?;
+        // No timeline: see `operations`.
+        Ok(lease.map_or(Observation::vacant(None), Observation::of))
     }
 }
