@@ -49,15 +49,12 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
         Ok(place) if !place.is_dir() => {
             Some(format!("can't be there: {} is no directory", directory.display()))
         }
-        Ok(_) => complaint(&real, directory),
+        Ok(_) => kernel::network(directory).or_else(|| complaint(&real, directory)),
     };
     complaint.map_or(Ok(()), |complaint| Err(Failure::fatal(complaint)))
 }
 
 fn complaint(file: &Path, directory: &Path) -> Option<String> {
-    if let Some(network) = kernel::network(directory) {
-        return Some(format!("is on {network}: locks and shared memory have to be those of one host"));
-    }
     if access(directory, Access::WRITE_OK | Access::EXEC_OK).is_err() {
         let directory = directory.display();
         return Some(format!("needs files beside it, and this process may not create any in {directory}"));
@@ -78,9 +75,7 @@ fn complaint(file: &Path, directory: &Path) -> Option<String> {
             "has {names} names (hard links): under another one its -wal file would be another"
         ));
     }
-    kernel::is_mounted_by_itself(file, directory).then(|| {
-        "is mounted by itself: elsewhere its -wal file would be another; mount its directory".to_owned()
-    })
+    kernel::mounted_by_itself(file, directory)
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -110,25 +105,26 @@ mod kernel {
         (0x786f_4256, "a shared folder of VirtualBox"),
     ];
 
-    /// The network file system that the directory is on.
-    pub(super) fn network(directory: &Path) -> Option<&'static str> {
+    /// What is wrong if the directory is on one of them.
+    pub(super) fn network(directory: &Path) -> Option<String> {
         // The type is as wide as the machine's words, and signed on some.
-        let kind = statfs(directory).ok()?.f_type as u32;
-        network_named(kind)
+        network_of(statfs(directory).ok()?.f_type as u32)
     }
 
-    pub(super) fn network_named(kind: u32) -> Option<&'static str> {
-        NETWORKS.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| *name)
+    pub(super) fn network_of(kind: u32) -> Option<String> {
+        let (_, network) = NETWORKS.iter().find(|(magic, _)| *magic == kind)?;
+        Some(format!("is on {network}: locks and shared memory have to be those of one host"))
     }
 
-    /// Whether it is a mount of its own, as a single file that was mounted into a container is.
-    pub(super) fn is_mounted_by_itself(file: &Path, directory: &Path) -> bool {
+    /// What is wrong if it is a mount of its own, as a single file that was mounted into a container is.
+    pub(super) fn mounted_by_itself(file: &Path, directory: &Path) -> Option<String> {
         // `None` before Linux 5.8: it can't be told there.
         let mount = |path: &Path| {
             let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
             (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
         };
-        mount(file) != mount(directory)
+        let complaint = "is mounted by itself: elsewhere its -wal file would be another; mount its directory";
+        (mount(file) != mount(directory)).then(|| complaint.to_owned())
     }
 }
 
@@ -136,12 +132,12 @@ mod kernel {
 mod kernel {
     use std::path::Path;
 
-    pub(super) fn network(_: &Path) -> Option<&'static str> {
+    pub(super) fn network(_: &Path) -> Option<String> {
         None
     }
 
-    pub(super) fn is_mounted_by_itself(_: &Path, _: &Path) -> bool {
-        false
+    pub(super) fn mounted_by_itself(_: &Path, _: &Path) -> Option<String> {
+        None
     }
 }
 
@@ -151,24 +147,23 @@ mod tests {
 
     #[test]
     fn b29_networks_are_told_by_their_number() {
-        for (kind, name) in
-            [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0x0102_1997, "9P"), (0x6573_5546, "FUSE")]
-        {
-            assert!(kernel::network_named(kind).is_some_and(|found| found.starts_with(name)), "{kind:x}");
+        let kinds = [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0x0102_1997, "9P"), (0x6573_5546, "FUSE")];
+        for (kind, name) in kinds {
+            let complaint = kernel::network_of(kind).unwrap();
+            assert!(complaint.starts_with(&format!("is on {name}")), "{complaint}");
         }
         for kind in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630] {
-            assert_eq!(
-                kernel::network_named(kind),
-                None,
-                "ext4, XFS, Btrfs, tmpfs and overlay are not: {kind:x}"
-            );
+            let complaint = kernel::network_of(kind);
+            assert_eq!(complaint, None, "ext4, XFS, Btrfs, tmpfs and overlay are not: {kind:x}");
         }
         assert_eq!(kernel::network(Path::new("/proc")), None);
     }
 
     #[test]
     fn mounts_are_told_apart() {
-        assert!(!kernel::is_mounted_by_itself(Path::new("/proc/self/status"), Path::new("/proc")));
-        assert!(kernel::is_mounted_by_itself(Path::new("/proc"), Path::new("/")));
+        let complaint =
+            |file: &str, directory: &str| kernel::mounted_by_itself(Path::new(file), Path::new(directory));
+        assert_eq!(complaint("/proc/self/status", "/proc"), None);
+        assert!(complaint("/proc", "/").unwrap().contains("mount its directory"));
     }
 }
