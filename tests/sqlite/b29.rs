@@ -202,7 +202,10 @@ pub(crate) fn b29_a_stopped_process_that_has_the_lock() {
     // Whoever looks does not stand in line behind those who wait, in one store neither.
     thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| store.release("other", "h", fence, P3.lease).expect_err("it is locked"));
+            scope.spawn(|| {
+                let error = store.release("other", "h", fence, P3.lease).expect_err("it is locked");
+                assert!(error.is_timeout() && error.to_string().contains("lease.db"), "{error}");
+            });
         }
         let begun = boot_clock();
         while boot_clock().saturating_since(begun) < P3.lease / 2 {

@@ -1,9 +1,10 @@
 //! The lease in an SQLite file that the processes of one host share.
 
+use std::error::Error as _;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::worker::Workers;
 use super::{Store, StoreError};
@@ -93,7 +94,7 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 /// Fatal, for a person to mend: no file or no table (call [`ensure_schema`](SqliteStore::ensure_schema)), no
 /// directory, no right to write, a file that is no database or is damaged, a table of the wrong shape, a file in a
 /// place that is refused (above). Retryable: a file that is locked for the whole time (a time-out), a full
-/// disk, a failing one, too few descriptors. What the file is the reason for shows its path.
+/// disk, a failing one, too few descriptors. They show the path.
 #[derive(Clone)]
 pub struct SqliteStore(Arc<Threads>);
 
@@ -115,7 +116,22 @@ impl SqliteStore {
         timeout: Duration,
         work: impl Fn(&Rows<'_>) -> Result<R, Failure> + Send + 'static,
     ) -> Result<R, StoreError> {
-        self.0.writer.call(timeout, move |engine, until| engine.write(until, work))
+        self.call(&self.0.writer, timeout, move |engine, until| engine.write(until, work))
+    }
+
+    fn call<R: Send + 'static>(
+        &self,
+        thread: &Workers<Engine>,
+        timeout: Duration,
+        work: impl FnOnce(&Engine, Instant) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        thread.call(timeout, work).map_err(|error| match error.source() {
+            // The word of whoever waits for the thread, who knows no path.
+            None if error.is_timeout() => {
+                StoreError::timeout(format!("the database {} did not answer in time", self.path().display()))
+            }
+            _ => error,
+        })
     }
 
     /// A store in the table `leader_election` of this file. Does not touch the file: the first call does.
@@ -157,7 +173,7 @@ impl SqliteStore {
     /// Fatal: the table can't carry elections (the message says which column is wrong), or the file can't be used
     /// or created where it is. Otherwise as any call.
     pub fn ensure_schema(&self) -> Result<(), StoreError> {
-        self.0.writer.call(SCHEMA_TIMEOUT, Engine::ensure_schema)
+        self.call(&self.0.writer, SCHEMA_TIMEOUT, Engine::ensure_schema)
     }
 }
 
@@ -189,8 +205,9 @@ impl Store for SqliteStore {
 
     fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError> {
         let name = name.to_owned();
-        let lease =
-            self.0.reader.call(timeout, move |engine, until| engine.read(until, |rows| rows.find(&name)))?;
+        let lease = self.call(&self.0.reader, timeout, move |engine, until| {
+            engine.read(until, |rows| rows.find(&name))
+        })?;
         // No timeline: see `operations`.
         Ok(lease.map_or(Observation::vacant(None), Observation::of))
     }
