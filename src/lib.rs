@@ -42,8 +42,8 @@
 //!
 //! # Features
 //!
-//! `postgres` (default): the store in a PostgreSQL table, `PostgresStore`. `testing`: the acceptance suite for authors of
-//! stores, and a clock set by hand.
+//! `postgres` (default): the store in a PostgreSQL table, `PostgresStore`. `sqlite`: the store in a file, `SqliteStore`,
+//! for the processes of one host. `testing`: the acceptance suite for authors of stores, and a clock set by hand.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -77,7 +77,9 @@ pub use lease::{Bid, Fence, InvalidFence, Lease, LeaseTimes, Observation, Renewa
 pub use status::{Role, Status};
 #[cfg(feature = "postgres")]
 pub use store::postgres::{PostgresBuilder, PostgresConfigError, PostgresStore};
-pub use store::{MemoryStore, Store, StoreError};
+#[cfg(feature = "sqlite")]
+pub use store::sqlite::{SqliteBuilder, SqliteStore};
+pub use store::{AnyStore, MemoryStore, Store, StoreError};
 #[cfg(any(test, feature = "testing"))]
 pub use store::{RowHold, RowSnapshot, acceptance};
 pub use term::LossCause;

@@ -14,6 +14,8 @@ type Start = fn() -> Box<dyn Subject>;
 const SUBJECTS: &[(&str, Start)] = &[
     ("memory", || Box::new(MemoryStore::new())),
     ("memory_promoted", || Box::new(promoted_memory())),
+    #[cfg(feature = "sqlite")]
+    ("sqlite", || Box::new(sqlite::Files::new())),
     #[cfg(feature = "postgres")]
     ("postgres", || Box::new(postgres::Direct::start())),
     #[cfg(feature = "postgres")]
@@ -24,6 +26,55 @@ fn promoted_memory() -> MemoryStore {
     let store = MemoryStore::new();
     store.set_timeline(Some(7));
     store
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use std::any::Any;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use rusqlite::Connection;
+    use tempfile::TempDir;
+    use tenure::acceptance::Subject;
+    use tenure::{SqliteStore, Store};
+
+    /// A file for each check: there is only the lock of the whole file, and checks that run side by side would wait
+    /// for each other's.
+    #[derive(Debug)]
+    pub(crate) struct Files {
+        directory: TempDir,
+        stores: Mutex<Vec<SqliteStore>>,
+    }
+
+    impl Files {
+        pub(crate) fn new() -> Files {
+            Files { directory: tempfile::tempdir().expect("a directory"), stores: Mutex::default() }
+        }
+    }
+
+    impl Subject for Files {
+        fn store(&self) -> Arc<dyn Store> {
+            let mut stores = self.stores.lock();
+            let path = self.directory.path().join(format!("{}.db", stores.len()));
+            let store = SqliteStore::open(path).expect("a usable path");
+            store.ensure_schema().expect("a new file");
+            stores.push(store.clone());
+            Arc::new(store)
+        }
+
+        fn hold(&self, name: &str) -> Box<dyn Any> {
+            let has_the_row = |store: &&SqliteStore| {
+                store.observe(name, self.timeout()).expect("an observation").lease().is_some()
+            };
+            let stores = self.stores.lock();
+            let store = stores.iter().find(has_the_row).expect("a row to hold");
+            let connection = Connection::open(store.path()).expect("a connection");
+            connection.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+            // Closed it is rolled back.
+            Box::new(connection)
+        }
+    }
 }
 
 #[cfg(feature = "postgres")]

@@ -8,10 +8,16 @@ use crate::lease::{Bid, Fence, Lease, Observation, Renewal};
 
 #[cfg(any(test, feature = "testing"))]
 pub mod acceptance;
+mod any;
 mod error;
 mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod worker;
+pub use any::AnyStore;
 pub use error::StoreError;
 pub use memory::MemoryStore;
 #[cfg(any(test, feature = "testing"))]

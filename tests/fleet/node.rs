@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use signal_hook::consts::SIGTERM;
 use signal_hook::iterator::Signals;
-use tenure::{Callbacks, CampaignError, ClockTrust, Elector, Event, LeaderGuard, Lost, PostgresStore, Term};
+use tenure::{AnyStore, Callbacks, CampaignError, ClockTrust, Elector, Event, LeaderGuard, Lost, Term};
 use tenure_testground::ClockShim;
 
 use super::clock::LeapingClock;
@@ -117,7 +117,7 @@ impl Options {
 pub(crate) fn main(options: &Options) -> ExitCode {
     // From the very beginning: a signal that comes early is not to kill it.
     let mut signals = Signals::new([SIGTERM]).expect("a signal handler");
-    let store = PostgresStore::connect(&options.dsn).expect("a usable DSN");
+    let store = AnyStore::open(&options.dsn).expect("a usable URL");
     if options.schema {
         if let Err(error) = store.ensure_schema() {
             failed(error.sqlstate(), error.is_fatal(), &error.to_string());
@@ -161,7 +161,7 @@ pub(crate) fn main(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn start(store: PostgresStore, options: &Options) -> Elector {
+fn start(store: AnyStore, options: &Options) -> Elector {
     let trust = if options.strict { ClockTrust::Strict } else { ClockTrust::Database };
     let config = options.profile.config(&options.election).label(&options.label).clock_trust(trust).build();
     let config = config.expect("a usable profile");

@@ -24,7 +24,7 @@ note_programs() { sed -n 's/^ *Running .*(\(.*\))$/\1/p' >>"$TENURE_COVERAGE/pro
 floors() {
   # How they bear a lack of threads only root can show, by becoming a user who has none; others get the rest.
   [ "$(id -u)" -eq 0 ] || printf '%s\n' 'src/elector/run.rs 88' 'src/store/postgres/pool.rs 88' \
-    'src/store/postgres/worker.rs 88'
+    'src/store/worker.rs 88'
   cat <<'TABLE'
 src/time.rs 98
 src/term.rs 98
@@ -34,6 +34,8 @@ src/elector/ 98
 src/guard.rs 98
 src/store/memory 98
 src/store/postgres/ 98
+src/store/sqlite 98
+src/store/worker.rs 98
 TABLE
 }
 

@@ -10,8 +10,8 @@ use super::engine::Engine;
 use super::pool::OwnPool;
 use super::session::Source;
 use super::table::{DEFAULT_SCHEMA, DEFAULT_TABLE, Table};
-use super::worker::Workers;
 use crate::store::StoreError;
+use crate::store::worker::Workers;
 
 pub(super) const DEFAULT_POOL_SIZE: u32 = 2;
 const MAX_POOL_SIZE: u32 = 64;
@@ -150,7 +150,7 @@ impl PostgresBuilder {
             }
         };
         let size = usize::try_from(self.pool_size).unwrap_or(1);
-        Ok(PostgresStore::new(Workers::new(Engine::new(source, table), size)))
+        Ok(PostgresStore::new(Workers::new(super::THREADS, Engine::new(source, table), size)))
     }
 }
 

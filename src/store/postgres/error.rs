@@ -7,7 +7,7 @@ use postgres::Error;
 use postgres::error::{DbError, Severity};
 
 use super::table::Table;
-use crate::store::StoreError;
+use crate::store::{StoreError, worker};
 
 /// "Read-only transaction": also what a standby and a demoted primary say.
 pub(super) const READ_ONLY: &str = "25006";
@@ -127,7 +127,7 @@ fn of_server(message: String, error: Error) -> StoreError {
 }
 
 pub(super) fn timeout() -> StoreError {
-    StoreError::timeout("the database did not answer in time")
+    worker::timed_out()
 }
 
 pub(super) fn standby() -> StoreError {

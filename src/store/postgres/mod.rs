@@ -9,6 +9,7 @@ use postgres::tls::{MakeTlsConnect, TlsConnect};
 use postgres::types::Type;
 use r2d2_postgres::PostgresConnectionManager;
 
+use super::worker::Workers;
 use super::{Store, StoreError};
 use crate::lease::{Bid, Fence, Lease, Observation, Renewal};
 
@@ -26,14 +27,14 @@ mod schema;
 mod session;
 mod sql;
 mod table;
-mod worker;
 
 pub use builder::{PostgresBuilder, PostgresConfigError};
 
 use engine::{Call, Engine, Kind, Parameter};
 use row::Micros;
-use worker::Workers;
 
+/// What the names of the store's threads begin with.
+const THREADS: &str = "tenure-pg";
 /// The time that [`PostgresStore::ensure_schema`] may take.
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -133,7 +134,7 @@ impl PostgresStore {
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
         let engine = Engine::new(Box::new(borrowed::BorrowedPool(pool)), table::Table::default());
-        PostgresStore::new(Workers::new(engine, builder::DEFAULT_POOL_SIZE as usize))
+        PostgresStore::new(Workers::new(THREADS, engine, builder::DEFAULT_POOL_SIZE as usize))
     }
 
     /// The settings of a store on the application's pool; see [`from_pool`](PostgresStore::from_pool).

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 
-use super::error;
-use crate::store::StoreError;
+use super::StoreError;
 
 /// Jobs that may wait for a thread. Only threads that hang in somebody else's pool let a queue grow so long.
 const QUEUE: usize = 1024;
@@ -27,6 +26,8 @@ type Job<C> = Box<dyn FnOnce(&C) + Send>;
 
 /// Up to `size` threads, started when they are first needed, that share a context.
 pub(super) struct Workers<C> {
+    /// What the threads' names begin with.
+    label: &'static str,
     // Before the queue: the threads then still have theirs, so the last one is not dropped on a caller's
     // thread.
     context: Arc<C>,
@@ -39,13 +40,14 @@ pub(super) struct Workers<C> {
 }
 
 impl<C: Send + Sync + 'static> Workers<C> {
-    pub(super) fn new(context: C, size: usize) -> Workers<C> {
-        Workers::with_queue(context, size, QUEUE)
+    pub(super) fn new(label: &'static str, context: C, size: usize) -> Workers<C> {
+        Workers::with_queue(label, context, size, QUEUE)
     }
 
-    fn with_queue(context: C, size: usize, waiting: usize) -> Workers<C> {
+    fn with_queue(label: &'static str, context: C, size: usize, waiting: usize) -> Workers<C> {
         let (jobs, queue) = bounded(waiting);
         Workers {
+            label,
             context: Arc::new(context),
             size,
             started: Mutex::new(0),
@@ -55,6 +57,7 @@ impl<C: Send + Sync + 'static> Workers<C> {
         }
     }
 
+    #[cfg(feature = "postgres")]
     pub(super) fn size(&self) -> usize {
         self.size
     }
@@ -75,7 +78,7 @@ impl<C: Send + Sync + 'static> Workers<C> {
         let outstanding = Outstanding::one_more(&self.outstanding);
         self.start_thread_if_short()?;
         let job: Job<C> = Box::new(move |context| {
-            let result = if Instant::now() < until { work(context, until) } else { Err(error::timeout()) };
+            let result = if Instant::now() < until { work(context, until) } else { Err(timed_out()) };
             drop(outstanding);
             // Nobody may be waiting any more.
             reply.send(result).ok();
@@ -85,7 +88,7 @@ impl<C: Send + Sync + 'static> Workers<C> {
         }
         match answer.recv_deadline(until + GRACE) {
             Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(error::timeout()),
+            Err(RecvTimeoutError::Timeout) => Err(timed_out()),
             Err(RecvTimeoutError::Disconnected) => {
                 Err(StoreError::retryable("the database driver panicked during the call"))
             }
@@ -98,7 +101,7 @@ impl<C: Send + Sync + 'static> Workers<C> {
             return Ok(());
         }
         let (context, queue) = (Arc::clone(&self.context), self.queue.clone());
-        let thread = thread::Builder::new().name(format!("tenure-pg-{started}"));
+        let thread = thread::Builder::new().name(format!("{}-{started}", self.label));
         match thread.spawn(move || work_off(&*context, &queue)) {
             Ok(_) => *started += 1,
             Err(error) if *started == 0 => {
@@ -117,6 +120,10 @@ fn work_off<C>(context: &C, queue: &Receiver<Job<C>>) {
         // counts as broken until its call has returned.
         catch_unwind(AssertUnwindSafe(|| job(context))).ok();
     }
+}
+
+pub(super) fn timed_out() -> StoreError {
+    StoreError::timeout("the database did not answer in time")
 }
 
 /// Counts a job while it exists.
@@ -143,7 +150,7 @@ mod tests {
 
     #[test]
     fn threads_are_started_when_needed_and_end_with_the_store() {
-        let workers = Workers::new((), 2);
+        let workers = Workers::new("test", (), 2);
         assert_eq!(*workers.started.lock(), 0);
         for _ in 0..5 {
             assert_eq!(workers.call(LONG, |(), _| Ok(7)).unwrap(), 7);
@@ -160,7 +167,7 @@ mod tests {
 
     #[test]
     fn rule_7_a_caller_is_back_in_time_though_no_thread_is() {
-        let workers = Workers::new((), 1);
+        let workers = Workers::new("test", (), 1);
         let (release, gate) = bounded::<()>(0);
         let begun = Instant::now();
         let stuck = workers.call(Duration::from_millis(20), move |(), _| {
@@ -181,7 +188,7 @@ mod tests {
 
     #[test]
     fn rule_7_a_caller_that_finds_the_queue_full_is_back_in_time() {
-        let workers = Workers::with_queue((), 1, 1);
+        let workers = Workers::with_queue("test", (), 1, 1);
         let (release, gate) = bounded::<()>(0);
         let short = Duration::from_millis(20);
         let stuck = workers.call(short, move |(), _| {
@@ -201,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_and_the_thread_goes_on() {
-        let workers = Workers::new((), 1);
+        let workers = Workers::new("test", (), 1);
         let error = workers.call(LONG, |(), _| -> Result<(), StoreError> { panic!("provoked") }).unwrap_err();
         assert!(error.is_retryable());
         workers.call(LONG, |(), _| Ok(())).unwrap();
