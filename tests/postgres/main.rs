@@ -6,9 +6,14 @@ mod bloat;
 mod borrowed;
 mod bounds;
 mod clock;
+mod commit;
+mod commit_waits;
 mod connecting;
 mod durability;
 mod errors;
+mod fencing;
+#[cfg(feature = "testing")]
+mod frozen;
 mod log_sink;
 mod operations;
 mod pooler;

@@ -19,6 +19,7 @@ mod connection;
 mod dsn;
 mod engine;
 mod error;
+pub(crate) mod fenced;
 mod pool;
 mod resolver;
 mod row;
@@ -261,6 +262,10 @@ impl Store for PostgresStore {
                 None => Err(StoreError::retryable("the database answered an observation with nothing")),
             }
         })
+    }
+
+    fn lease_table(&self) -> Option<String> {
+        Some(self.0.context().table().to_string())
     }
 }
 
