@@ -72,25 +72,40 @@ fn cause(result: Result<(), CommitError>) -> LossCause {
 
 #[test]
 fn rule_12_the_leader_commits_and_leaves_nothing_in_its_session() {
-    let server = Postgres::shared();
-    let database = server.database();
+    let database = Postgres::shared().database();
     database.execute(WORK);
     let guard = lead(store(&database), "it's \\ \"mine\"");
-    let proxy = Proxy::to(server.addr());
-    let mut db = Client::connect(&database.dsn_through(proxy.port()), NoTls).unwrap();
+    let mut db = database.client();
     let settings = "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'),
                            (SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE 'WITH settings%')";
     for turn in 1..=3 {
-        let transaction = write(&mut db, "a");
-        proxy.reset_counters();
-        guard.commit(transaction).unwrap();
-        assert_eq!(proxy.snapshot().round_trips, 2, "the check and the commit");
+        guard.commit(write(&mut db, "a")).unwrap();
         assert_eq!(written(&database), turn);
         let row = db.query_one(settings, &[]).unwrap();
         assert_eq!((row.get::<_, &str>(0), row.get::<_, &str>(1), row.get::<_, i64>(2)), ("0", "0", 0));
     }
     guard.check().unwrap();
     guard.resign().unwrap();
+}
+
+#[test]
+fn a_fenced_commit_is_one_round_trip_more_than_a_commit() {
+    let server = Postgres::shared();
+    let database = server.database();
+    database.execute(WORK);
+    let guard = lead(store(&database), "a");
+    let [plain, fenced] = [false, true].map(|fenced| {
+        let proxy = Proxy::to(server.addr());
+        let mut db = Client::connect(&database.dsn_through(proxy.port()), NoTls).unwrap();
+        for _ in 0..10 {
+            let transaction = write_simply(&mut db);
+            if fenced { guard.commit(transaction).unwrap() } else { transaction.commit().unwrap() }
+        }
+        proxy
+    });
+    // A reply is counted a moment after it is passed on.
+    let trips = |proxy: &Proxy| proxy.snapshot().round_trips;
+    await_until(OP, "ten more", || trips(&fenced) == trips(&plain) + 10);
 }
 
 #[test]
@@ -337,9 +352,14 @@ fn b22_a_foreign_search_path_in_the_callers_session_slips_nothing_in() {
     let store = store(&database);
     for path in ["pg_catalog,evil", "evil,pg_catalog"] {
         let guard = lead(store.clone(), path);
-        let dsn = format!("{}?options=-csearch_path%3D{path}", database.dsn());
+        let limit = "-cidle_in_transaction_session_timeout%3D1min";
+        let dsn = format!("{}?options=-csearch_path%3D{path}%20{limit}", database.dsn());
         let mut db = Client::connect(&dsn, NoTls).unwrap();
-        guard.commit(write_simply(&mut db)).unwrap();
+        let mut transaction = write_simply(&mut db);
+        guard.verify(&mut transaction).unwrap();
+        let set = "SELECT pg_catalog.current_setting('lock_timeout')";
+        assert_eq!(transaction.query_one(set, &[]).unwrap().get::<_, &str>(0), "0", "{path}");
+        guard.commit(transaction).unwrap();
         database.execute(&format!(
             "UPDATE leader_election SET expires_at = clock_timestamp() WHERE name = '{path}'"
         ));

@@ -12,7 +12,6 @@ mod connecting;
 mod durability;
 mod errors;
 mod fencing;
-#[cfg(feature = "testing")]
 mod frozen;
 mod log_sink;
 mod operations;
