@@ -100,9 +100,22 @@ impl std::error::Error for PublishError {
 #[derive(Clone, Debug)]
 pub struct Term {
     live: Arc<AtomicTerm>,
+    entry: Arc<Entry>,
     clock: Arc<dyn Clock>,
     lost: Receiver<Lost>,
     over: Receiver<Infallible>,
+}
+
+/// Where a term is written down, for those who have to look it up inside a transaction of their own.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only the fenced commit reads it"))]
+pub(crate) struct Entry {
+    /// [`Store::lease_table`](crate::Store::lease_table).
+    pub(crate) table: Option<String>,
+    pub(crate) election: String,
+    pub(crate) holder: String,
+    /// How long the database may take.
+    pub(crate) patience: Duration,
 }
 
 /// The ends by which the watchdog wakes whoever waits for a term's end.
@@ -125,12 +138,17 @@ impl Watched {
 }
 
 impl Term {
-    pub(crate) fn begin(fence: Fence, deadline: Time, clock: Arc<dyn Clock>) -> (Term, Watched) {
+    pub(crate) fn begin(
+        fence: Fence,
+        deadline: Time,
+        entry: Arc<Entry>,
+        clock: Arc<dyn Clock>,
+    ) -> (Term, Watched) {
         let live = Arc::new(AtomicTerm::new(fence, deadline));
         let (lost_sender, lost) = bounded(1);
         let (over_sender, over) = bounded(0);
         let watched = Watched { live: live.clone(), lost: lost_sender, over: over_sender };
-        (Term { live, clock, lost, over }, watched)
+        (Term { live, entry, clock, lost, over }, watched)
     }
 
     /// The fence, if the term is live at this very moment by the local clock (rule 4).
@@ -197,6 +215,11 @@ impl Term {
     #[must_use]
     pub fn lost(&self) -> &Receiver<Lost> {
         &self.lost
+    }
+
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only the fenced commit reads it"))]
+    pub(crate) fn entry(&self) -> &Entry {
+        &self.entry
     }
 
     pub(crate) fn extend(&self, deadline: Time) -> Result<(), LossCause> {

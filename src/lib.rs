@@ -40,6 +40,8 @@
 //! on the other's clock, nor on the database's, and no statement that lands late can do harm. The rules are in
 //! [`docs::rules`].
 //!
+//! No lease can call back a write that is already on its way: for that there is the fence. See [`docs::fencing`].
+//!
 //! # Features
 //!
 //! `postgres` (default): the store in a PostgreSQL table, `PostgresStore`. `sqlite`: the store in a file, `SqliteStore`,
@@ -49,6 +51,8 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod callbacks;
+#[cfg(feature = "postgres")]
+mod commit;
 mod config;
 pub mod docs;
 mod election;
@@ -57,6 +61,7 @@ mod event;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gate;
 mod guard;
 mod identity;
 mod lease;
@@ -68,9 +73,12 @@ mod term;
 mod time;
 
 pub use callbacks::{Callbacks, RunError};
+#[cfg(feature = "postgres")]
+pub use commit::CommitError;
 pub use config::{ClockTrust, Config, ConfigBuilder, ConfigError};
 pub use elector::{CampaignError, Elector, ShutdownError, StartError};
 pub use event::{Event, Leader};
+pub use gate::{FenceGate, StaleFence};
 pub use guard::{LeaderGuard, Lost, PublishError, Term};
 pub use identity::{Identity, IdentityError};
 pub use lease::{Bid, Fence, InvalidFence, Lease, LeaseTimes, Observation, Renewal, Timestamp, Version};

@@ -27,7 +27,8 @@ mod interleavings;
 pub enum LossCause {
     /// The deadline passed without a renewal: the database was out of reach, or this process stood still.
     Expired,
-    /// The database refused the renewal: somebody else took the lease, or the row was changed or deleted.
+    /// The database refused the renewal, or a commit that was fenced: somebody else took the lease, or the row was
+    /// changed or deleted.
     Superseded,
     /// The guard was dropped or [`resign`](crate::LeaderGuard::resign) was called.
     Resigned,

@@ -122,7 +122,7 @@ fn quickstart_shows_a_resignation_and_a_crash_without_a_server() {
 
 #[test]
 fn without_a_database_url_they_say_what_they_need() {
-    for example in ["callbacks", "discover", "fenced_write", "polling", "service"] {
+    for example in ["callbacks", "discover", "fenced_commit", "fenced_write", "polling", "service"] {
         let mut command = Command::new(examples().join(example));
         let output = command.env_remove("DATABASE_URL").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -173,6 +173,20 @@ fn fenced_write_refuses_the_old_leader() {
     // Once more, on what the first run left behind.
     let again = output(start("fenced_write", Some(&database)));
     assert_eq!(again.last().map(String::as_str), Some("balance 200 of fence 4"), "{again:#?}");
+}
+
+#[test]
+fn fenced_commit_refuses_the_superseded_leader() {
+    let database = Postgres::shared().database();
+    assert_reads(
+        &output(start("fenced_commit", Some(&database))),
+        &[
+            "balance 100: committed",
+            "balance 101: not committed, the term is over",
+            "leading: false",
+            "balance 100",
+        ],
+    );
 }
 
 #[test]

@@ -1,3 +1,4 @@
 //! The manual.
 
+pub mod fencing;
 pub mod rules;

@@ -13,7 +13,7 @@ use crate::config::ClockTrust;
 use crate::config::Config;
 use crate::election::{Call, Disturbance, Election, Input, Note, Settings, TermChange, Trouble};
 use crate::event::{Event, Leader};
-use crate::guard::{Hold, PublishError, Term, WAIT_SLICE};
+use crate::guard::{Entry, Hold, PublishError, Term, WAIT_SLICE};
 use crate::lease::{Bid, Fence, Lease, Renewal};
 use crate::store::{Store, StoreError};
 use crate::term::LossCause;
@@ -26,6 +26,8 @@ use super::watchdog::Watch;
 pub(crate) struct Renewing {
     store: Arc<dyn Store>,
     shared: Arc<Shared>,
+    /// Where this participant's terms are written down.
+    entry: Arc<Entry>,
     inbox: Receiver<Message>,
     election: Election,
     wake_at: Option<Time>,
@@ -59,9 +61,16 @@ enum Next {
 impl Renewing {
     pub(crate) fn new(store: Arc<dyn Store>, shared: Arc<Shared>, inbox: Receiver<Message>) -> Renewing {
         let election = Election::new(settings(&shared.config, shared.identity.as_str()));
+        let entry = Arc::new(Entry {
+            table: store.lease_table(),
+            election: shared.config.name().to_owned(),
+            holder: shared.identity.as_str().to_owned(),
+            patience: shared.config.operation_timeout(),
+        });
         Renewing {
             store,
             shared,
+            entry,
             inbox,
             election,
             wake_at: None,
@@ -267,7 +276,7 @@ impl Renewing {
             self.inputs.push_back(Input::Resign { fence, release: true });
             return;
         };
-        let (term, watched) = Term::begin(fence, deadline, self.shared.clock.clone());
+        let (term, watched) = Term::begin(fence, deadline, self.entry.clone(), self.shared.clock.clone());
         self.payload = self.shared.config.payload().map(<[u8]>::to_vec);
         self.shared.reporter.report(Event::Elected { fence });
         if self.shared.watchdog.send(Watch::Term(watched)).is_err() {

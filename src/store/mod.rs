@@ -63,6 +63,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Nothing was learned.
     fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError>;
+
+    /// The table that the lease is in, where that is one of a PostgreSQL database with the columns that
+    /// `PostgresStore` gives it: as SQL, with its schema, quoted. Terms of such a store can be looked up inside a
+    /// transaction of the caller's (`Term::commit`). A store that wraps another passes its answer on.
+    fn lease_table(&self) -> Option<String> {
+        None
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -80,5 +87,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError> {
         (**self).observe(name, timeout)
+    }
+
+    fn lease_table(&self) -> Option<String> {
+        (**self).lease_table()
     }
 }

@@ -129,9 +129,11 @@ fn trials(options: &Options) -> Vec<Trial> {
         .chain(ways(DIRECT, Way::Direct))
         .chain(ways(POOLED, Way::Pooled));
     let wanted = |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
+    let all: Vec<_> = all.filter(|((name, _), _)| wanted(name)).collect();
     let mut trials = Vec::new();
-    for (&(name, scenario), way) in all.filter(|((name, _), _)| wanted(name)) {
-        for run in 1..=options.runs {
+    // One round after the other: runs of the same scenario side by side would want the same of the machine.
+    for run in 1..=options.runs {
+        for &(&(name, scenario), way) in &all {
             let again = if options.runs > 1 { format!(" #{run}") } else { String::new() };
             let trial = Trial::test(format!("{}::{name}{again}", way.name()), move || {
                 let run = Run::begin(name, way);

@@ -1,5 +1,5 @@
-//! Notices when the machine itself stands still: timings of half a second prove nothing on a machine that does not
-//! run for that long. A test that failed meanwhile is run again, unless it found a broken promise; those hold on any
+//! Notices when the machine itself stands still, or makes everybody wait: timings of half a second prove nothing on a
+//! machine that does not run for that long. A test that failed meanwhile is run again, unless it found a broken promise; those hold on any
 //! machine. It has found one where the text of its panic says so, and where a fleet that was given up half-way, after
 //! whatever other failure, turns out to have told of one (`Drop` of `Fleet`).
 
@@ -25,6 +25,11 @@ const NAP: Duration = Duration::from_millis(20);
 /// Longer than that the timings of the tests do not bear.
 const STILL: Duration = Duration::from_millis(150);
 const TRIES: u32 = 3;
+/// Where the kernel says for how long somebody has waited for a processor.
+const PRESSURE: &str = "/proc/pressure/cpu";
+const SECOND: Duration = Duration::from_secs(1);
+/// A second in which somebody waited for longer than this is one in which the machine had too much to do.
+const TOO_MUCH: Duration = Duration::from_millis(800);
 
 /// How often the machine has stood still.
 static STILLS: AtomicU64 = AtomicU64::new(0);
@@ -34,15 +39,31 @@ pub(crate) fn watch() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         thread::spawn(|| {
+            let (mut second, mut waited) = (Instant::now(), waited());
             loop {
                 let begun = Instant::now();
                 thread::sleep(NAP);
-                if begun.elapsed() > NAP + STILL {
+                let mut bad = begun.elapsed() > NAP + STILL;
+                if second.elapsed() > SECOND {
+                    let now = self::waited();
+                    let share = now.saturating_sub(waited).as_secs_f64() / second.elapsed().as_secs_f64();
+                    bad |= share > TOO_MUCH.as_secs_f64();
+                    (second, waited) = (Instant::now(), now);
+                }
+                if bad {
                     STILLS.fetch_add(1, Ordering::Relaxed);
                 }
             }
         });
     });
+}
+
+/// For how long somebody has waited for a processor, as far as the kernel says.
+fn waited() -> Duration {
+    let text = std::fs::read_to_string(PRESSURE).unwrap_or_default();
+    let total =
+        text.lines().find(|line| line.starts_with("some")).and_then(|line| line.split("total=").nth(1));
+    Duration::from_micros(total.and_then(|micros| micros.trim().parse().ok()).unwrap_or(0))
 }
 
 /// How often the machine has stood still since [`watch`].

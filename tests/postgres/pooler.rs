@@ -156,25 +156,25 @@ fn b22_functions_of_a_foreign_search_path_are_not_called() {
     assert!(store.renew(&renewal(&lease, "a"), OP).unwrap().is_some());
 }
 
+/// Each operator that the statements use, for each pair of types: one that matches exactly is preferred to one of the
+/// server's own that needs a conversion, wherever it lies; and to any, where its schema comes first.
+pub(crate) const FOREIGN_OPERATORS: &str = r#"CREATE SCHEMA evil;
+    DO $do$ DECLARE op text; l text; r text; BEGIN
+        FOREACH op IN ARRAY '{=,<>,<,>,+,-,*,/,&,>>,||}'::text[] LOOP
+        FOREACH l IN ARRAY '{bigint,int,smallint,oid,text,name,"\"char\"",timestamptz,interval}'::text[] LOOP
+        FOREACH r IN ARRAY '{bigint,int,smallint,oid,text,name,"\"char\"",timestamptz,interval}'::text[] LOOP
+            EXECUTE format($$ CREATE OR REPLACE FUNCTION evil.called(%s, %s) RETURNS boolean
+                LANGUAGE plpgsql AS 'BEGIN RAISE ''a foreign operator''; END' $$, l, r);
+            EXECUTE format('CREATE OPERATOR evil.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = evil.called)',
+                op, l, r);
+        END LOOP; END LOOP; END LOOP;
+    END $do$"#;
+
 #[test]
 fn b22_operators_of_a_foreign_search_path_are_not_called() {
     let server = Postgres::shared();
     let database = server.database();
-    // Each operator that the statements use, for each pair of types: one that matches exactly is preferred to one
-    // of the server's own that needs a conversion, wherever it lies; and to any, where its schema comes first.
-    database.execute(
-        r#"CREATE SCHEMA evil;
-         DO $do$ DECLARE op text; l text; r text; BEGIN
-             FOREACH op IN ARRAY '{=,<>,<,>,+,-,*,/,&,>>,||}'::text[] LOOP
-             FOREACH l IN ARRAY '{bigint,int,smallint,oid,text,name,"\"char\"",timestamptz,interval}'::text[] LOOP
-             FOREACH r IN ARRAY '{bigint,int,smallint,oid,text,name,"\"char\"",timestamptz,interval}'::text[] LOOP
-                 EXECUTE format($$ CREATE OR REPLACE FUNCTION evil.called(%s, %s) RETURNS boolean
-                     LANGUAGE plpgsql AS 'BEGIN RAISE ''a foreign operator''; END' $$, l, r);
-                 EXECUTE format('CREATE OPERATOR evil.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = evil.called)',
-                     op, l, r);
-             END LOOP; END LOOP; END LOOP;
-         END $do$"#,
-    );
+    database.execute(FOREIGN_OPERATORS);
     for path in ["pg_catalog,evil", "evil,pg_catalog"] {
         let dsn = format!("{}?options=-csearch_path%3D{path}", database.dsn());
         let store = PostgresStore::connect(&dsn).unwrap();

@@ -32,6 +32,8 @@ src/config 98
 src/election/ 98
 src/elector/ 98
 src/guard.rs 98
+src/gate.rs 98
+src/commit.rs 98
 src/store/memory 98
 src/store/postgres/ 98
 src/store/sqlite 98

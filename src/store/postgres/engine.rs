@@ -216,7 +216,7 @@ fn warn_without_waiting() {
 }
 
 /// How long the statement may wait for a lock: less than is left, so that the server gives up before we do.
-fn patience(left: Duration) -> String {
+pub(super) fn patience(left: Duration) -> String {
     let margin = Duration::from_millis(50).max(left / 10);
     format!("{}ms", left.saturating_sub(margin).as_millis().clamp(1, i32::MAX as u128))
 }

@@ -1,12 +1,12 @@
 //! From the driver's errors to the store's: classified by SQLSTATE and by type, never by text.
 
 use std::error::Error as _;
+use std::fmt::Display;
 use std::io;
 
 use postgres::Error;
 use postgres::error::{DbError, Severity};
 
-use super::table::Table;
 use crate::store::{StoreError, worker};
 
 /// "Read-only transaction": also what a standby and a demoted primary say.
@@ -72,11 +72,8 @@ pub(super) fn sqlstate(error: &Error) -> Option<&str> {
 }
 
 /// The failure of a statement.
-pub(super) fn of_statement(error: Error, table: &Table) -> StoreError {
-    let Some(db) = error.as_db_error() else {
-        let message = format!("the connection to the database was lost: {}", innermost(&error));
-        return StoreError::retryable(message).with_source(error);
-    };
+pub(super) fn of_statement(error: Error, table: &dyn Display) -> StoreError {
+    let Some(db) = error.as_db_error() else { return of_connection(error) };
     let said = db.message();
     let message = match db.code().code() {
         UNDEFINED_TABLE => format!(
@@ -94,6 +91,29 @@ pub(super) fn of_statement(error: Error, table: &Table) -> StoreError {
         _ => format!("the database refused the statement: {said}"),
     };
     of_server(message, error)
+}
+
+/// The failure of a `COMMIT`.
+pub(super) fn of_commit(error: Error) -> StoreError {
+    match error.as_db_error() {
+        Some(db) => {
+            let message = format!("the database refused to commit: {}", db.message());
+            of_server(message, error)
+        }
+        None => of_connection(error),
+    }
+}
+
+/// Whether the failure of a `COMMIT` means that it did not happen. A session that is ended while it waits for a
+/// standby may have committed.
+pub(super) fn is_undone(error: &Error) -> bool {
+    let certain = |code: &str| !code.starts_with("08") && code != "40003";
+    error.as_db_error().is_some_and(is_plain_error) && sqlstate(error).is_some_and(certain)
+}
+
+fn of_connection(error: Error) -> StoreError {
+    let message = format!("the connection to the database was lost: {}", innermost(&error));
+    StoreError::retryable(message).with_source(error)
 }
 
 /// The failure to connect to `place`.

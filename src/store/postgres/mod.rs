@@ -20,6 +20,7 @@ mod connection;
 mod dsn;
 mod engine;
 mod error;
+pub(crate) mod fenced;
 mod pool;
 mod resolver;
 mod row;
@@ -262,6 +263,10 @@ impl Store for PostgresStore {
                 None => Err(StoreError::retryable("the database answered an observation with nothing")),
             }
         })
+    }
+
+    fn lease_table(&self) -> Option<String> {
+        Some(self.0.context().table().to_string())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The five statements. Each is one statement and, sent with its parameter types, one round trip.
+//! The statements. Each is one statement and, sent with its parameter types, one round trip.
 //!
 //! What they have in common:
 //!
@@ -16,6 +16,7 @@ use super::table::Table;
 const EQ: &str = "OPERATOR(pg_catalog.=)";
 const NE: &str = "OPERATOR(pg_catalog.<>)";
 const GT: &str = "OPERATOR(pg_catalog.>)";
+const LT: &str = "OPERATOR(pg_catalog.<)";
 const PLUS: &str = "OPERATOR(pg_catalog.+)";
 const MINUS: &str = "OPERATOR(pg_catalog.-)";
 const TIMES: &str = "OPERATOR(pg_catalog.*)";
@@ -209,5 +210,40 @@ fn observe(table: &Table, timeline: &str) -> String {
   FROM (SELECT pg_catalog.clock_timestamp() AS now, {timeline} AS timeline,
                pg_catalog.pg_is_in_recovery() AS standby) AS moment
   LEFT JOIN {table} AS lease ON lease.name {EQ} $1"
+    )
+}
+
+/// $1 the time that it may take, $2 name, $3 holder, $4 fence. Always one row: whether the row is this term's (null:
+/// there is none), and the isolation level.
+///
+/// It locks the row to the end of the transaction, so that nobody takes over before. Not `FOR SHARE`: others that share
+/// the row pass by whoever waits to write to it, so transactions that overlap without end would keep the leader's
+/// own renewals from it. This way they take turns. A lease is found by its name only, since in a transaction with an
+/// older snapshot a row that has changed since must be seen to have changed.
+///
+/// A client that is silent while it holds the lock holds up the election, hence the second setting. The first is as it
+/// was when the statement is done.
+pub(super) fn check(table: &str) -> String {
+    let idle = "pg_catalog.current_setting('idle_in_transaction_session_timeout')::interval";
+    format!(
+        "WITH settings AS MATERIALIZED (
+    SELECT pg_catalog.current_setting('lock_timeout') AS earlier,
+           pg_catalog.set_config('lock_timeout', $1, true) AS patience,
+           CASE WHEN {idle} {GT} '0'::interval AND {idle} {LT} $1::interval
+                THEN 'kept'
+                ELSE pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true) END AS silence
+), found AS MATERIALIZED (
+    SELECT lease.holder, lease.fence, lease.expires_at
+      FROM settings, {table} AS lease
+     WHERE settings.patience IS NOT NULL AND settings.silence IS NOT NULL
+       AND lease.name {EQ} $2
+       FOR NO KEY UPDATE OF lease
+), moment AS MATERIALIZED (
+    SELECT found.holder, found.fence, found.expires_at, pg_catalog.clock_timestamp() AS now FROM found
+)
+SELECT moment.holder {EQ} $3 AND moment.fence {EQ} $4 AND moment.expires_at {GT} moment.now,
+       pg_catalog.current_setting('transaction_isolation'),
+       pg_catalog.set_config('lock_timeout', settings.earlier, true)
+  FROM settings LEFT JOIN moment ON true"
     )
 }
