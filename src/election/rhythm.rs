@@ -176,4 +176,19 @@ mod tests {
         rhythm.observed(ms(30_100), &term(2, 30_000, 30_100));
         assert!(rhythm.due.is_none());
     }
+
+    #[test]
+    fn a_look_is_never_for_now_and_never_for_a_renewal_that_is_overdue() {
+        let retry = Duration::from_secs(5);
+        let mut rhythm = Rhythm::default();
+        for (renewed, now) in [(0, 200), (5_000, 5_200)] {
+            rhythm.observed(ms(now), &lease(renewed as i64, now as i64));
+        }
+        // The next renewal is due at 10 s, and the look 200 ms behind it.
+        assert_eq!(rhythm.next_poll(ms(10_199), retry, 1), ms(10_200));
+        assert!(rhythm.next_poll(ms(10_200), retry, 1) > ms(13_900), "an ordinary look");
+        // An answer that shows a renewal as old as the distance: the next one is late, and no rhythm.
+        rhythm.observed(ms(10_000), &lease(5_000, 10_000));
+        assert!(rhythm.due.is_none());
+    }
 }

@@ -157,6 +157,32 @@ fn rule_10_an_own_version_is_none_once_anything_newer_was_seen() {
 }
 
 #[test]
+fn rule_10_an_unanswered_renewal_is_recognised_by_a_later_time_only() {
+    // The same fence and the same time with another mark: the clock went back, or the record did. Not certainly ours.
+    let (mut hold_off, row) = led(6);
+    hold_off.renewal_sent(at(5_000));
+    hold_off.observed(at(6_000), &Row { mark: 9, now: 6_000, ..row }.seen());
+    assert_eq!(hold_off.free_at(), Some(at(6_000 + LENGTH - CREDIT)));
+    let (mut hold_off, row) = led(6);
+    hold_off.renewal_sent(at(5_000));
+    hold_off.observed(at(6_000), &Row { renewed: 1, mark: 9, now: 6_000, ..row }.seen());
+    assert_eq!(hold_off.free_at(), Some(at(6_000)));
+}
+
+/// Whoever was seen first with a fence stays the one that it was given to.
+#[test]
+fn rule_10_the_same_fence_in_other_hands_went_back_however_often_it_is_seen() {
+    let mut hold_off = watching();
+    for seen in [1_000, 5_000, 9_000] {
+        let age = 375;
+        let third = Row { holder: "third", renewed: seen, now: seen + age, mark: 2, ..ROW };
+        let received = u64::try_from(seen + age).unwrap();
+        hold_off.observed(at(received), &third.seen());
+        assert_eq!(hold_off.free_at(), Some(at(received + LENGTH)), "the whole length, no credit");
+    }
+}
+
+#[test]
 fn rule_10_a_run_of_lost_renewals_is_recognised_for_no_longer_than_its_first() {
     // The renewal at 5 s landed, those after it did not. Somebody who saw it land may lead from 19.6 s on; if the
     // row comes back after that as the renewal had left it, it is nobody's own.

@@ -175,3 +175,19 @@ fn a_candidate_looks_behind_the_next_renewal_of_somebody_else() {
     let (driven, step) = after_two_renewals_by(ME);
     assert_eq!(step.wake_at, Some(driven.in_ms(4_500)));
 }
+
+/// A row that is gone has no next renewal to look behind.
+#[test]
+fn no_renewal_is_due_where_there_is_no_row() {
+    let mut driven = Driven::new(Settings { retry_period: ms(2_000), ..settings() });
+    assert_eq!(driven.feed(Input::Campaign).call, Some(Call::Observe));
+    let begun = driven.db();
+    let row = |renewed| move |now| seen(lease("other", 1, begun + renewed, begun + now));
+    let (first, second) = (row(0), row(5_000));
+    // It is due at 10 s. The row goes at 7.5 s.
+    let answers = [first(0), first(1_500), first(3_000), first(4_500), second(6_000), vacant(), vacant()];
+    for answer in answers {
+        let step = driven.feed(answer);
+        assert_eq!(driven.next_call(step.wake_at), Some((Call::Observe, 1_500)), "at {}", driven.now);
+    }
+}
