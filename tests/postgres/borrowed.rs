@@ -6,7 +6,7 @@ use std::time::Duration;
 use r2d2_postgres::postgres::NoTls;
 use r2d2_postgres::{PostgresConnectionManager, r2d2};
 use tenure::{PostgresStore, Store};
-use tenure_testground::{Mode, Postgres, Proxy};
+use tenure_testground::{Mode, Postgres, Proxy, await_until};
 
 use crate::{OP, SLACK, create, look, operations, renewal, store, timed};
 
@@ -65,7 +65,8 @@ fn rule_7_a_path_that_fails_under_the_pool_is_an_error_until_the_pool_has_anothe
     let database = server.database();
     store(&database);
     let proxy = Proxy::to(server.addr());
-    let borrowed = PostgresStore::from_pool(pool(&database.dsn_through(proxy.port()), 2));
+    let pool = pool(&database.dsn_through(proxy.port()), 2);
+    let borrowed = PostgresStore::from_pool(pool.clone());
     let lease = create(&borrowed, "b", "a");
     proxy.set(Mode::BlackHole);
     let (error, took) = timed(|| borrowed.observe("b", TIMEOUT).unwrap_err());
@@ -74,7 +75,10 @@ fn rule_7_a_path_that_fails_under_the_pool_is_an_error_until_the_pool_has_anothe
     borrowed.observe("b", OP).expect("what was held up has been delivered");
 
     // One dead connection is made up for by another one, but the pool can't be asked for a fresh one. What broke
-    // is not used again.
+    // is not used again. Both have to be there first, or the second one is fresh.
+    await_until(Duration::from_secs(20), format_args!("the pool is full again: {:?}", pool.state()), || {
+        pool.state().idle_connections == 2
+    });
     proxy.reset_all();
     let (error, took) = timed(|| borrowed.renew(&renewal(&lease, "a"), OP).unwrap_err());
     assert!(error.is_retryable() && !error.is_timeout() && error.sqlstate().is_none(), "{error}");
