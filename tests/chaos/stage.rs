@@ -193,6 +193,8 @@ impl<'a> Stage<'a> {
     /// Nobody could have seen before `since` what has to be waited out from then on, for a whole lease.
     #[track_caller]
     pub(crate) fn is_waited_for(&self, next: &Led, since: Stamp) {
+        // A term that a slow machine lost, and another one that followed, before anything was done.
+        assert!(next.at >= since, "{next:?} is from before the fault\n{}", self.fleet.told());
         let (waited, lease) = (next.at.saturating_sub(since), self.profile.lease);
         // Where it is a version of a term that is known, its age may be credited.
         promised!(waited >= lease - lease / 40, "after {waited:?} {next:?}\n{}", self.fleet.told());
