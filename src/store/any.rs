@@ -131,6 +131,10 @@ impl Store for AnyStore {
     fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError> {
         self.store().observe(name, timeout)
     }
+
+    fn lease_table(&self) -> Option<String> {
+        self.store().lease_table()
+    }
 }
 
 #[cfg(test)]

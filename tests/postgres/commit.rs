@@ -1,10 +1,12 @@
 //! Rule 12, the fenced commit: who may, who may not, and what is left behind.
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::{
-    CommitError, Config, Elector, LeaderGuard, LossCause, MemoryStore, PostgresStore, Store, StoreError,
+    AnyStore, CommitError, Config, Elector, LeaderGuard, LossCause, MemoryStore, PostgresStore, Store,
+    StoreError,
 };
 use tenure_testground::postgres::{Client, IsolationLevel, NoTls, Transaction};
 use tenure_testground::{Database, PgBouncer, Postgres, Proxy, await_until};
@@ -86,6 +88,22 @@ fn rule_12_the_leader_commits_and_leaves_nothing_in_its_session() {
     }
     guard.check().unwrap();
     guard.resign().unwrap();
+}
+
+/// Whatever a store is wrapped in, the term knows where its lease is.
+#[test]
+fn rule_12_the_leader_commits_through_any_store() {
+    let database = Postgres::shared().database();
+    store(&database);
+    database.execute(WORK);
+    let mut db = database.client();
+    let url = AnyStore::open(&database.dsn()).unwrap();
+    let shared: Arc<dyn Store> = Arc::new(store(&database));
+    let guards = [lead(url.clone(), "by-url"), lead(shared, "shared"), lead(Arc::new(url), "both")];
+    for guard in &guards {
+        guard.commit(write(&mut db, "x")).unwrap();
+    }
+    assert_eq!(written(&database), 3);
 }
 
 #[test]
