@@ -130,6 +130,18 @@ impl<'a> Pair<'a> {
     }
 }
 
+impl Pair<'_> {
+    /// Ends the fleet; its stories, and what the promoted server's row went through from the beginning, have to be as
+    /// promised.
+    #[track_caller]
+    fn finish(self, terms: usize) -> Report {
+        let (standby, database) = (self.standby, self.stage.ground.database.name().to_owned());
+        let report = self.stage.finish_by_stories(terms);
+        nothing_wrong_on(standby, &database);
+        report
+    }
+}
+
 /// A primary that acknowledges nothing before its standby has it.
 fn follow_synchronously(primary: &Postgres, standby: &Postgres) {
     primary
@@ -153,7 +165,6 @@ fn nothing_wrong_on(standby: &Postgres, database: &str) {
 pub(crate) fn synchronous_failover(way: Way) -> Report {
     let primary = Postgres::start_new();
     let ground = Ground::on(&primary, way);
-    let database = ground.database.name().to_owned();
     let standby = Postgres::standby_of(&primary);
     follow_synchronously(&primary, &standby);
     let mut pair = Pair::set(ground, &standby, way, 4);
@@ -168,16 +179,13 @@ pub(crate) fn synchronous_failover(way: Way) -> Report {
     assert_eq!(pair.row(), (holder, leader.fence), "an acknowledged term is lost");
     let next = pair.goes_on_above(&leader, promoted);
     pair.another_leads(&next);
-    let report = pair.stage.finish_by_stories(4);
-    nothing_wrong_on(&standby, &database);
-    report
+    pair.finish(4)
 }
 
 /// The standby is promoted at once: the leader finds its row there, and its term goes on if there is time.
 pub(crate) fn synchronous_failover_in_time(way: Way) -> Report {
     let primary = Postgres::start_new();
     let ground = Ground::on(&primary, way);
-    let database = ground.database.name().to_owned();
     let standby = Postgres::standby_of(&primary);
     follow_synchronously(&primary, &standby);
     let mut pair = Pair::set(ground, &standby, way, 4);
@@ -195,9 +203,7 @@ pub(crate) fn synchronous_failover_in_time(way: Way) -> Report {
         way.name()
     ));
     pair.another_leads(&leader);
-    let report = pair.stage.finish_by_stories(2);
-    nothing_wrong_on(&standby, &database);
-    report
+    pair.finish(2)
 }
 
 /// Three terms were acknowledged that the standby never hears of. The leader of the last one is cut off from
@@ -284,10 +290,7 @@ fn fails_over_to(
         pair.set_paths(lost.node, Mode::Pass);
     }
     pair.another_leads(&next);
-    let (standby, database) = (pair.standby, pair.stage.ground.database.name().to_owned());
-    let report = pair.stage.finish_by_stories(terms);
-    nothing_wrong_on(standby, &database);
-    report
+    pair.finish(terms)
 }
 
 /// B17 (a), with somebody to take over: the primary turns into a reader under its open connections. Nobody can lead
@@ -317,10 +320,7 @@ pub(crate) fn demoted_primary_read_only(way: Way) -> Report {
     let next = pair.goes_on_above(&first, promoted);
     // The old primary still answers, and is nobody's any more.
     pair.another_leads(&next);
-    let database = pair.stage.ground.database.name().to_owned();
-    let report = pair.stage.finish_by_stories(3);
-    nothing_wrong_on(&standby, &database);
-    report
+    pair.finish(3)
 }
 
 /// A planned switch: the primary is shut down, the standby promoted, and the old primary follows it on its old port,
@@ -343,8 +343,7 @@ pub(crate) fn demoted_primary_becomes_the_standby(way: Way) -> Report {
     pair.join("late");
     pair.another_leads(&leader);
     standby.await_replay(&primary);
-    let report = pair.stage.finish_by_stories(2);
-    nothing_wrong_on(&standby, &database);
+    let report = pair.finish(2);
     nothing_wrong_on(&primary, &database);
     report
 }

@@ -57,24 +57,18 @@ pub(crate) fn wan_latency_and_jitter(way: Way) -> Report {
 
 /// Connections are reset and new ones refused, for the leader alone.
 pub(crate) fn leader_partitioned(way: Way) -> Report {
-    let mut stage = Stage::set(Ground::shared(way));
-    let first = stage.first;
-    stage.proxies[0].set(Mode::Reset);
-    let cut = now();
-    stage.steps_down(&first, cut);
-    let next = stage.takes_over(&first);
-    stage.proxies[0].set(Mode::Pass);
-    let healed = now();
-    stage.goes_on(&next);
-    stage.calms(healed);
-    stage.finish(2)
+    leader_cut_off(way, Mode::Reset)
 }
 
 /// Nothing moves on the leader's path, and its connections stay open.
 pub(crate) fn leader_black_holed(way: Way) -> Report {
+    leader_cut_off(way, Mode::BlackHole)
+}
+
+fn leader_cut_off(way: Way, mode: Mode) -> Report {
     let mut stage = Stage::set(Ground::shared(way));
     let first = stage.first;
-    stage.proxies[0].set(Mode::BlackHole);
+    stage.proxies[0].set(mode);
     let cut = now();
     stage.steps_down(&first, cut);
     let next = stage.takes_over(&first);

@@ -27,13 +27,11 @@ fn takes_part_again(mut stage: Stage<'_>, latest: &Led) -> Report {
     stage.finish(3)
 }
 
-/// The leader gets no new descriptor, and its connections are gone.
-pub(crate) fn descriptors_exhausted(way: Way) -> Report {
-    let mut stage = Stage::set(Ground::shared(way));
+/// The leader can have nothing new and goes on; then its connections are gone, and it steps down and says why. What it
+/// lacks is given back by `lift`.
+fn survives_scarcity(mut stage: Stage<'_>, reason: &str, lift: impl Fn(u32)) -> Report {
     let first = stage.first;
     let pid = stage.fleet.nodes[first.node].process.pid();
-    // Those that it has stay, but what it closes it can't have again.
-    limit_descriptors(pid, Some(3));
     stage.goes_on(&first);
     stage.nothing_failed();
     stage.proxies[0].reset_all();
@@ -41,34 +39,29 @@ pub(crate) fn descriptors_exhausted(way: Way) -> Report {
     stage.steps_down(&first, cut);
     let next = stage.takes_over(&first);
     assert!(is_running(pid), "{}", stage.fleet.told());
-    let reason = "run out of resources";
     assert!(stage.failures().iter().any(|text| text.contains(reason)), "{:#?}", stage.failures());
-    limit_descriptors(pid, None);
+    lift(pid);
     takes_part_again(stage, &next)
+}
+
+/// The leader gets no new descriptor, and its connections are gone.
+pub(crate) fn descriptors_exhausted(way: Way) -> Report {
+    let stage = Stage::set(Ground::shared(way));
+    // Those that it has stay, but what it closes it can't have again.
+    limit_descriptors(stage.fleet.nodes[stage.first.node].process.pid(), Some(3));
+    survives_scarcity(stage, "run out of resources", |pid| limit_descriptors(pid, None))
 }
 
 /// The leader can start no thread, goes on, and then needs one to look up the database's address.
 pub(crate) fn threads_exhausted(way: Way) -> Report {
-    let mut stage = Stage::set_with(Ground::shared(way), P3, 3, |node, options| {
+    let stage = Stage::set_with(Ground::shared(way), P3, 3, |node, options| {
         if node == 0 {
             options.user = Some(NOBODIES[3]);
             options.dsn = options.dsn.replacen("@127.0.0.1:", "@localhost:", 1);
         }
     });
-    let first = stage.first;
-    let pid = stage.fleet.nodes[first.node].process.pid();
-    limit_threads(pid, Some(1));
-    stage.goes_on(&first);
-    stage.nothing_failed();
-    stage.proxies[0].reset_all();
-    let cut = now();
-    stage.steps_down(&first, cut);
-    let next = stage.takes_over(&first);
-    assert!(is_running(pid), "{}", stage.fleet.told());
-    let reason = "can't look up localhost";
-    assert!(stage.failures().iter().any(|text| text.contains(reason)), "{:#?}", stage.failures());
-    limit_threads(pid, None);
-    takes_part_again(stage, &next)
+    limit_threads(stage.fleet.nodes[stage.first.node].process.pid(), Some(1));
+    survives_scarcity(stage, "can't look up localhost", |pid| limit_threads(pid, None))
 }
 
 /// Every thread of leader and follower is interrupted every millisecond, without SA_RESTART; then the leader ends.

@@ -65,18 +65,7 @@ impl<'a> Ground<'a> {
 
     /// What a node here is started with, unless a test wants something else.
     pub(crate) fn options(&self, label: &str) -> Options {
-        Options {
-            dsn: self.dsn(),
-            election: "e".to_owned(),
-            label: label.to_owned(),
-            profile: P3,
-            form: Form::Guard,
-            end: End::Shutdown,
-            schema: false,
-            strict: false,
-            env: Vec::new(),
-            user: None,
-        }
+        Options::new(self.dsn(), label)
     }
 
     pub(crate) fn rows(&self) -> Vec<Row> {

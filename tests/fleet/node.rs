@@ -15,7 +15,7 @@ use tenure_testground::ClockShim;
 
 use super::clock::LeapingClock;
 use super::line::{Line, Stamp, now, say};
-use super::profile::Profile;
+use super::profile::{P3, Profile};
 
 const DSN: &str = "TENURE_NODE_DSN";
 const ELECTION: &str = "TENURE_NODE_ELECTION";
@@ -73,6 +73,22 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// What a node is started with, unless a test wants something else.
+    pub(crate) fn new(dsn: String, label: &str) -> Options {
+        Options {
+            dsn,
+            election: "e".to_owned(),
+            label: label.to_owned(),
+            profile: P3,
+            form: Form::Guard,
+            end: End::Shutdown,
+            schema: false,
+            strict: false,
+            env: Vec::new(),
+            user: None,
+        }
+    }
+
     pub(crate) fn put(&self, command: &mut Command) {
         command
             .env(DSN, &self.dsn)

@@ -28,7 +28,7 @@ const TRIES: u32 = 3;
 /// Where the kernel says for how long somebody has waited for a processor.
 const PRESSURE: &str = "/proc/pressure/cpu";
 const SECOND: Duration = Duration::from_secs(1);
-/// A second in which somebody waited for longer than this is one in which the machine had too much to do.
+/// Where somebody waits for longer than this in a second, the machine has too much to do.
 const TOO_MUCH: Duration = Duration::from_millis(800);
 
 /// How often the machine has stood still.
@@ -46,8 +46,7 @@ pub(crate) fn watch() {
                 let mut bad = begun.elapsed() > NAP + STILL;
                 if second.elapsed() > SECOND {
                     let now = self::waited();
-                    let share = now.saturating_sub(waited).as_secs_f64() / second.elapsed().as_secs_f64();
-                    bad |= share > TOO_MUCH.as_secs_f64();
+                    bad |= is_too_much(now.saturating_sub(waited), second.elapsed());
                     (second, waited) = (Instant::now(), now);
                 }
                 if bad {
@@ -60,10 +59,17 @@ pub(crate) fn watch() {
 
 /// For how long somebody has waited for a processor, as far as the kernel says.
 fn waited() -> Duration {
-    let text = std::fs::read_to_string(PRESSURE).unwrap_or_default();
+    waited_by(&std::fs::read_to_string(PRESSURE).unwrap_or_default())
+}
+
+fn waited_by(pressure: &str) -> Duration {
     let total =
-        text.lines().find(|line| line.starts_with("some")).and_then(|line| line.split("total=").nth(1));
+        pressure.lines().find(|line| line.starts_with("some")).and_then(|line| line.split("total=").nth(1));
     Duration::from_micros(total.and_then(|micros| micros.trim().parse().ok()).unwrap_or(0))
+}
+
+fn is_too_much(waited: Duration, passed: Duration) -> bool {
+    waited.as_secs_f64() > TOO_MUCH.as_secs_f64() * passed.as_secs_f64()
 }
 
 /// How often the machine has stood still since [`watch`].
@@ -169,4 +175,13 @@ pub(crate) fn what_was_given_up_is_no_excuse(give_up: impl Fn()) {
     assert!(text.contains("not in time") && text.contains("two leaders"), "{text}");
     let tally = take_tally();
     assert_eq!((tally.excused, tally.overlaps), (0, 1), "{tally:?}");
+}
+
+pub(crate) fn a_second_in_which_somebody_always_waits_is_told_from_others() {
+    let pressure = "some avg10=1.23 avg60=0.50 avg300=0.10 total=2450395\nfull avg10=0.00 total=7\n";
+    assert_eq!(waited_by(pressure), Duration::from_micros(2_450_395));
+    assert_eq!(waited_by(""), Duration::ZERO, "a kernel that does not say");
+    assert!(!is_too_much(Duration::from_millis(810), SECOND * 2));
+    assert!(!is_too_much(Duration::from_millis(790), SECOND));
+    assert!(is_too_much(Duration::from_millis(810), SECOND));
 }

@@ -45,6 +45,7 @@ const CHECKERS: &[Plain] = named![
     history_tests::a_killed_node_that_had_panicked_is_a_broken_promise,
     rows_tests::bad_rows_are_told_from_good_ones,
     stillness::only_a_machine_that_stood_still_is_an_excuse,
+    stillness::a_second_in_which_somebody_always_waits_is_told_from_others,
 ];
 
 /// Direct, and through PgBouncer.

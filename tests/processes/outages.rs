@@ -9,21 +9,22 @@ use crate::figures::figure;
 use crate::fleet::{Fleet, Ground, Led, Way};
 use crate::line::now;
 use crate::node::Options;
-use crate::profile::{P3, P6, SLACK};
+use crate::profile::{P3, P6, Profile, SLACK};
 use crate::stillness::promised;
 
-fn two(ground: &Ground<'_>) -> (Fleet, Led) {
+fn two(ground: &Ground<'_>, profile: Profile) -> (Fleet, Led) {
+    let options = |label| Options { profile, ..ground.options(label) };
     let mut fleet = Fleet::new();
-    let first = fleet.start_leader(&ground.options("a"));
-    fleet.start(&ground.options("b"));
-    fleet.await_held(&first, P3.renew * 3);
+    let first = fleet.start_leader(&options("a"));
+    fleet.start(&options("b"));
+    fleet.await_held(&first, profile.renew * 2);
     (fleet, first)
 }
 
 pub(crate) fn b26_nobody_leads_while_the_server_is_down_and_nobody_sleeps_longer(way: Way) {
     let server = Postgres::start_new();
     let ground = Ground::on(&server, way);
-    let (mut fleet, first) = two(&ground);
+    let (mut fleet, first) = two(&ground, P3);
     server.stop_fast();
     let down = now();
     fleet.stepped_down(&first, down, P3);
@@ -45,7 +46,7 @@ pub(crate) fn b26_nobody_leads_while_the_server_is_down_and_nobody_sleeps_longer
 pub(crate) fn b26_a_server_that_crashes_again_and_again(way: Way) {
     let server = Postgres::start_new();
     let ground = Ground::on(&server, way);
-    let (mut fleet, first) = two(&ground);
+    let (mut fleet, first) = two(&ground, P3);
     for round in 0..4 {
         if round % 2 == 0 {
             server.stop_immediate();
@@ -71,11 +72,7 @@ pub(crate) fn b26_after_a_long_outage_nobody_has_backed_off(way: Way) {
     const OUTAGE: Duration = Duration::from_secs(20);
     let server = Postgres::start_new();
     let ground = Ground::on(&server, way);
-    let options = |label| Options { profile: P6, ..ground.options(label) };
-    let mut fleet = Fleet::new();
-    let first = fleet.start_leader(&options("a"));
-    fleet.start(&options("b"));
-    fleet.await_held(&first, P6.renew * 2);
+    let (mut fleet, first) = two(&ground, P6);
     server.stop_fast();
     let down = now();
     fleet.stepped_down(&first, down, P6);
@@ -98,11 +95,7 @@ pub(crate) fn b26_after_a_long_outage_nobody_has_backed_off(way: Way) {
 pub(crate) fn b26_six_immediate_restarts(way: Way) {
     let server = Postgres::start_new();
     let ground = Ground::on(&server, way);
-    let options = |label| Options { profile: P6, ..ground.options(label) };
-    let mut fleet = Fleet::new();
-    let first = fleet.start_leader(&options("a"));
-    fleet.start(&options("b"));
-    fleet.await_held(&first, P6.renew);
+    let (mut fleet, _) = two(&ground, P6);
     for _ in 0..6 {
         let begun = now();
         server.stop_immediate();

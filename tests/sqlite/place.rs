@@ -9,8 +9,7 @@ use tenure::SqliteStore;
 use tenure_testground::Process;
 
 use crate::fleet::LIMIT;
-use crate::node::{End, Form, Options};
-use crate::profile::P3;
+use crate::node::Options;
 
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -53,18 +52,7 @@ impl Place {
 
     /// What a node here is started with, unless a test wants something else.
     pub(crate) fn options(&self, label: &str) -> Options {
-        Options {
-            dsn: format!("sqlite:{}", self.path().display()),
-            election: "e".to_owned(),
-            label: label.to_owned(),
-            profile: P3,
-            form: Form::Guard,
-            end: End::Shutdown,
-            schema: false,
-            strict: false,
-            env: Vec::new(),
-            user: None,
-        }
+        Options::new(format!("sqlite:{}", self.path().display()), label)
     }
 
     /// A connection of somebody else's.
