@@ -48,8 +48,11 @@ impl Term {
     ///
     /// The transaction is one of the caller's own, in the **same database as the lease**. However long this process
     /// stood still since it last checked, nothing of a leader that has been superseded is committed; and no successor's
-    /// term begins between the check and the commit, since the check locks the lease's row. (A nested transaction
-    /// is a savepoint: it is released, and only the outer one commits. Commit that one here.)
+    /// term begins between the check and the commit, since the check locks the lease's row.
+    ///
+    /// Give it the **outermost** transaction, and one that has not ended. A nested one is a savepoint: of that only the
+    /// savepoint is released or rolled back, and what the outer one does later is not checked. One that was
+    /// ended by a statement of the caller's has committed already.
     ///
     /// ```no_run
     /// use postgres::{Client, NoTls};
@@ -73,10 +76,11 @@ impl Term {
     /// # What it costs, and how long it takes
     ///
     /// One round trip more than a commit. The transactions of one election that are committed in this way take turns
-    /// for the row, with each other and with the renewals. The wait for it is bounded by `operation_timeout`. So is
-    /// the time for which this process may stand still between the check and the commit: then the server ends the
-    /// *session* (with `idle_in_transaction_session_timeout`, for this transaction), since nobody else can lead as long
-    /// as it holds the row. Apart from that the calls take as long as the caller's connection lets them; a deadline of
+    /// for the row, with each other and with the renewals. Each wait for it is bounded by `operation_timeout`; where
+    /// many want it there can be several. Bounded is also the time for which this process may stand still between the
+    /// check and the commit: then the server ends the *session* (with `idle_in_transaction_session_timeout`, for this
+    /// transaction), since nobody else can lead as long as it holds the row. Apart from that the calls take as long as
+    /// the caller's connection lets them; a deadline of
     /// its own is for its owner to set. So is `synchronous_commit`: what a crash of the server may take back, it may
     /// take back here, too.
     ///
@@ -98,10 +102,12 @@ impl Term {
     }
 
     /// The check of [`commit`](Term::commit), for a caller that commits by itself: if it succeeds, the lease stays
-    /// this term's until the transaction ends.
+    /// this term's until the outermost transaction ends, **or is rolled back to a savepoint made before this call**.
+    /// So give it the outermost transaction.
     ///
     /// Call it last. From here on the lease cannot be renewed, by this participant neither, and work that is done
-    /// between this and the commit delays the renewals. Where it fails, drop the transaction.
+    /// between this and the commit delays the renewals. A pause longer than `operation_timeout` ends the session, as
+    /// there. Where it fails, drop the transaction.
     ///
     /// # Errors
     /// As there; never [`CommitError::Unknown`].

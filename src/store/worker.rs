@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 
 use super::StoreError;
 
-/// Jobs that may wait for a thread. Only threads that hang in somebody else's pool let a queue grow so long.
+/// Jobs that may wait for a thread, unless a store wants less. Only threads that hang, in somebody else's pool or on
+/// a disk, let a queue grow so long.
 const QUEUE: usize = 1024;
 /// How long after the deadline the thread's own account of the failure is waited for.
 const GRACE: Duration = Duration::from_millis(100);
@@ -44,7 +45,7 @@ impl<C: Send + Sync + 'static> Workers<C> {
         Workers::with_queue(label, context, size, QUEUE)
     }
 
-    fn with_queue(label: &'static str, context: C, size: usize, waiting: usize) -> Workers<C> {
+    pub(super) fn with_queue(label: &'static str, context: C, size: usize, waiting: usize) -> Workers<C> {
         let (jobs, queue) = bounded(waiting);
         Workers {
             label,

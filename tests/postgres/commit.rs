@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::{
-    AnyStore, CommitError, Config, Elector, LeaderGuard, LossCause, MemoryStore, PostgresStore, Store,
+    AnyStore, Bid, CommitError, Config, Elector, LeaderGuard, LossCause, MemoryStore, PostgresStore, Store,
     StoreError,
 };
 use tenure_testground::postgres::{Client, IsolationLevel, NoTls, Transaction};
@@ -104,6 +104,32 @@ fn rule_12_the_leader_commits_through_any_store() {
         guard.commit(write(&mut db, "x")).unwrap();
     }
     assert_eq!(written(&database), 3);
+}
+
+/// What the documentation warns of: a savepoint that is rolled back takes the lock with it. Given the outermost
+/// transaction, the check holds to its end.
+#[test]
+fn rule_12_the_check_lasts_as_long_as_the_transaction_that_it_was_given() {
+    let database = Postgres::shared().database();
+    let other = store(&database);
+    database.execute(WORK);
+    let guard = lead(store(&database), "e");
+    let mut db = database.client();
+    let seen = other.observe("e", OP).unwrap().into_lease().unwrap();
+    let short = Duration::from_millis(300);
+    let taken = || other.acquire(&Bid::new("e", "h", LEASE).over(Some(seen.version())), short);
+    let mut outer = write(&mut db, "x");
+    guard.verify(&mut outer).unwrap();
+    drop(outer.transaction().unwrap());
+    assert!(taken().unwrap_err().is_retryable(), "the row is locked, whatever becomes of a later savepoint");
+    drop(outer);
+    let mut outer = write(&mut db, "x");
+    let mut nested = outer.transaction().unwrap();
+    guard.verify(&mut nested).unwrap();
+    drop(nested);
+    assert!(taken().unwrap().is_some(), "nobody has the row any more");
+    drop(outer);
+    assert_eq!(written(&database), 0);
 }
 
 #[test]

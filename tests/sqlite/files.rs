@@ -173,6 +173,53 @@ pub(crate) fn a_file_that_was_replaced_under_a_leader_ends_its_term() {
     fleet.judge(2);
 }
 
+/// Somebody takes the two files for left over. Whoever has them open notices, and does not lead where nobody sees it.
+pub(crate) fn files_beside_it_that_are_deleted_under_a_leader_split_nothing() {
+    let place = Place::new();
+    let mut fleet = Fleet::new();
+    let first = fleet.start_leader(&place.options("a"));
+    fleet.start(&place.options("b"));
+    fleet.await_held(&first, P3.renew * 3);
+    // So that the row is in the file itself, and the term can go on.
+    let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+    let busy: i64 = place.connection().query_row(checkpoint, [], |row| row.get(0)).unwrap();
+    assert_eq!(busy, 0);
+    for end in ["-wal", "-shm"] {
+        std::fs::remove_file(format!("{}{end}", place.path().display())).unwrap();
+    }
+    // Somebody new sees the same row as the others, and not one that never changes.
+    fleet.start(&place.options("c"));
+    fleet.await_held(&first, P3.renew * 3 + P3.lease * 3);
+    assert_eq!(fleet.leads().len(), 1, "{}", fleet.told());
+    let seen = place.another().observe("e", LIMIT).unwrap().into_lease().unwrap();
+    assert!(seen.ttl() > P3.lease - P3.renew - P3.op * 2, "the leader's renewals are in the file: {seen:?}");
+    fleet.finish();
+    fleet.judge(1);
+}
+
+/// Two stores of one process keep the old files for each other, and neither writes where nobody sees it.
+pub(crate) fn files_beside_it_that_are_deleted_are_left_by_all_of_a_process() {
+    let place = Place::new();
+    let other = place.another();
+    place.store.acquire(&bid(), LIMIT).unwrap().unwrap();
+    assert!(other.observe("e", LIMIT).unwrap().lease().is_some());
+    place.connection().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    for end in ["-wal", "-shm"] {
+        std::fs::remove_file(format!("{}{end}", place.path().display())).unwrap();
+    }
+    let error = place.store.observe("e", LIMIT).unwrap_err();
+    assert!(error.is_retryable() && error.to_string().contains("the files beside it"), "{error}");
+    // The other store lets go of them with its next call.
+    await_until(LIMIT, "both are back", || {
+        other.observe("e", LIMIT).is_ok() && place.store.observe("e", LIMIT).is_ok()
+    });
+    let seen = place.store.observe("e", LIMIT).unwrap().into_lease().unwrap();
+    let renewal = tenure::Renewal::new("e", "h", seen.fence(), LEASE);
+    let renewed = place.store.renew(&renewal, LIMIT).unwrap().unwrap();
+    let others = other.observe("e", LIMIT).unwrap().into_lease().unwrap();
+    assert_eq!(others.version(), renewed.version());
+}
+
 pub(crate) fn the_last_clone_leaves_nothing_behind() {
     let place = Place::new();
     let open_here = || {

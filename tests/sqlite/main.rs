@@ -43,6 +43,8 @@ const TESTS: &[Test] = tests![
     files::a_table_that_is_missing_or_wrong_is_fatal,
     files::a_file_that_was_replaced_is_left,
     files::a_file_that_was_replaced_under_a_leader_ends_its_term,
+    files::files_beside_it_that_are_deleted_under_a_leader_split_nothing,
+    files::files_beside_it_that_are_deleted_are_left_by_all_of_a_process,
     files::the_table_may_have_any_name,
     files::the_last_clone_leaves_nothing_behind,
     reboot::a_lease_of_an_earlier_boot_is_taken_over_at_once,

@@ -107,8 +107,12 @@ pub(super) fn of_commit(error: Error) -> StoreError {
 /// Whether the failure of a `COMMIT` means that it did not happen. A session that is ended while it waits for a
 /// standby may have committed.
 pub(super) fn is_undone(error: &Error) -> bool {
-    let certain = |code: &str| !code.starts_with("08") && code != "40003";
-    error.as_db_error().is_some_and(is_plain_error) && sqlstate(error).is_some_and(certain)
+    error.as_db_error().is_some_and(is_plain_error) && sqlstate(error).is_some_and(leaves_nothing)
+}
+
+/// Not so where a pooler tells of a connection that it lost, nor where the server itself does not know.
+fn leaves_nothing(code: &str) -> bool {
+    !code.starts_with("08") && code != "40003"
 }
 
 fn of_connection(error: Error) -> StoreError {
@@ -181,6 +185,16 @@ fn innermost(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rule_12_a_commit_is_undone_only_where_somebody_knows() {
+        for code in ["40001", "40P01", "23505", "25P02", "57014"] {
+            assert!(leaves_nothing(code), "{code}");
+        }
+        for code in ["08000", "08003", "08006", "08007", "08P01", "40003"] {
+            assert!(!leaves_nothing(code), "{code}");
+        }
+    }
 
     #[test]
     fn errors_are_told_apart_by_sqlstate() {

@@ -37,6 +37,8 @@ impl Boot {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod kernel {
+    use std::io::ErrorKind;
+
     use rustix::fs::{PROC_SUPER_MAGIC, statfs};
 
     use super::{StoreError, refused};
@@ -52,7 +54,12 @@ mod kernel {
         if !statfs(boot_id).is_ok_and(|place| place.f_type == PROC_SUPER_MAGIC) {
             return Err(refused(&format!("{boot_id} is not the kernel's own")));
         }
-        if shifts_boot_clock(&std::fs::read_to_string(shifts).unwrap_or_default()) {
+        let shifted = match std::fs::read_to_string(shifts) {
+            Ok(text) => shifts_boot_clock(&text),
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(error) => return Err(refused(&format!("{shifts} can't be read")).with_source(error)),
+        };
+        if shifted {
             return Err(refused("the boot clock is shifted in this time namespace"));
         }
         Ok(id.trim().to_owned())
@@ -112,6 +119,7 @@ mod tests {
         refused(&file("boot_id", "6d9d5f08\n"), kernel::SHIFTS, "not the kernel's own");
         refused("/no/such/file", kernel::SHIFTS, "can't be read");
         refused(kernel::BOOT_ID, &file("offsets", "boottime 60 0\n"), "is shifted");
+        refused(kernel::BOOT_ID, directory.path().to_str().unwrap(), "can't be read");
         assert!(
             kernel::boot_id(kernel::BOOT_ID, "/no/such/file").is_ok(),
             "a kernel without time namespaces"

@@ -44,7 +44,7 @@ impl SqliteBuilder {
         let path = absolute(&self.path)?;
         let table = Table::new(&self.table)?;
         let boot = Boot::current()?;
-        Ok(SqliteStore::new(|| Engine::new(path.clone(), table.clone(), boot.clone())))
+        Ok(SqliteStore::new(Engine::new(path, table, boot)))
     }
 }
 

@@ -9,11 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::boot::Boot;
 use super::error::Failure;
-use super::file::{self, Identity};
+use super::file::{self, Identity, Shared};
 use super::operations::Rows;
 use super::schema::{self, Table};
 use crate::store::StoreError;
@@ -28,10 +29,11 @@ pub(super) struct Engine {
     idle: Mutex<Vec<Session>>,
 }
 
-/// A connection without a transaction, and which file it has open.
+/// A connection without a transaction, and which files it has open.
 struct Session {
     connection: Connection,
     identity: Identity,
+    shared: Shared,
 }
 
 impl Engine {
@@ -74,6 +76,10 @@ impl Engine {
         self.until_not_busy(until, || {
             let mut session = self.session()?;
             let result = self.transaction(&mut session.connection, behavior, &work);
+            if !self.is_current(&session)? {
+                self.abandon(session);
+                return Err(Failure::retryable("was replaced, or the files beside it, during the call"));
+            }
             // After any other failure a fresh connection is the safer one.
             let sound = result.as_ref().map_or_else(Failure::is_busy, |_| true);
             if sound && session.connection.is_autocommit() {
@@ -128,30 +134,51 @@ impl Engine {
         }
     }
 
-    /// A connection to the file that is there now.
+    /// A connection to the files that are there now.
     fn session(&self) -> Result<Session, Failure> {
-        let identity = file::identity(&self.path)?;
         let kept = self.idle.lock().pop();
-        // What is written to a file that was replaced or deleted nobody else would see.
-        if let Some(session) = kept.filter(|session| Some(session.identity) == identity) {
-            return Ok(session);
+        if let Some(session) = kept {
+            if self.is_current(&session)? {
+                return Ok(session);
+            }
+            self.abandon(session);
         }
-        let Some(identity) = identity else { return Err(file::missing(&self.path)) };
+        let Some(identity) = file::identity(&self.path)? else { return Err(file::missing(&self.path)) };
         file::check(&self.path)?;
         let connection = self.connect(OpenFlags::empty())?;
-        if file::identity(&self.path)? != Some(identity) {
-            return Err(Failure::retryable("was replaced while it was opened"));
+        let session = Session { connection, identity, shared: Shared::beside(&self.path) };
+        if !self.is_current(&session)? || session.shared.is_another_in_use() {
+            self.abandon(session);
+            return Err(Failure::retryable("was replaced, or the files beside it, while it was opened"));
         }
-        Ok(Session { connection, identity })
+        Ok(session)
+    }
+
+    /// Whether others see what is written through it: to files that were replaced or deleted they don't.
+    fn is_current(&self, session: &Session) -> Result<bool, Failure> {
+        Ok(file::identity(&self.path)? == Some(session.identity) && session.shared.is_there())
+    }
+
+    /// Closes it, and all that are idle: as long as one has the old files, SQLite gives them to new ones too. What they
+    /// have not yet written to the file itself is not for the one that may be there now.
+    fn abandon(&self, session: Session) {
+        let mut all = std::mem::take(&mut *self.idle.lock());
+        all.push(session);
+        for session in &all {
+            session.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).ok();
+        }
     }
 
     fn connect(&self, flags: OpenFlags) -> Result<Connection, Failure> {
         let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;
         connection.busy_timeout(Duration::ZERO)?;
-        // Where it were not to be had, all would be as correct and slower.
+        // Where it were not to be had, all would be as correct and slower; and `extra`, which is `full` in that mode,
+        // keeps a power failure from bringing the last transaction back.
         connection.pragma_update(None, "journal_mode", "wal")?;
-        connection.pragma_update(None, "synchronous", "full")?;
+        connection.pragma_update(None, "synchronous", "extra")?;
+        // The first look makes the files beside it where they are missing, so that from now on they stay what they are.
+        connection.pragma_query(None, "schema_version", |_| Ok(()))?;
         Ok(connection)
     }
 }

@@ -5,7 +5,7 @@
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
@@ -29,6 +29,38 @@ pub(super) fn identity(path: &Path) -> Result<Option<Identity>, Failure> {
         }
         Err(error) => Err(Failure::retryable(format!("can't be looked at: {error}"))),
     }
+}
+
+/// The memory that all who have the file open share, and its inode: without it they would not know of each other. It is
+/// beside what a symbolic link leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shared {
+    path: PathBuf,
+    inode: Option<u64>,
+}
+
+impl Shared {
+    pub(super) fn beside(path: &Path) -> Shared {
+        let mut beside = path.canonicalize().unwrap_or_else(|_| path.to_owned()).into_os_string();
+        beside.push("-shm");
+        let path = PathBuf::from(beside);
+        Shared { inode: inode(&path), path }
+    }
+
+    /// Whether it is still there. One that is in use keeps its inode, so nothing else can have that.
+    pub(super) fn is_there(&self) -> bool {
+        inode(&self.path) == self.inode
+    }
+
+    /// Whether this process uses another one in its place, which somebody deleted. SQLite gives that to every further
+    /// connection to the file as long as there is one that has it.
+    pub(super) fn is_another_in_use(&self) -> bool {
+        kernel::maps_another(&self.path, self.inode)
+    }
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    path.metadata().ok().map(|file| file.ino())
 }
 
 /// No file: what operations make of it.
@@ -85,7 +117,7 @@ mod kernel {
     use rustix::fs::{AtFlags, CWD, StatxFlags, statfs, statx};
 
     /// What statfs(2) says of file systems whose locks or memory may not be those of one host.
-    const NETWORKS: [(u32, &str); 17] = [
+    const NETWORKS: [(u32, &str); 23] = [
         (0x0000_6969, "NFS"),
         (0x0000_517b, "SMB"),
         (0xff53_4d42, "CIFS"),
@@ -103,17 +135,46 @@ mod kernel {
         (0x0116_1970, "GFS2"),
         (0x2003_0528, "OrangeFS"),
         (0x786f_4256, "a shared folder of VirtualBox"),
+        (0xbacb_acbc, "a shared folder of VMware"),
+        (0x7c7c_6673, "a shared folder of Parallels"),
+        (0x6a65_6a63, "a shared folder of Docker Desktop"),
+        (0x1983_0326, "BeeGFS"),
+        (0xaad7_aaea, "PanFS"),
+        (0xbeef_dead, "StorNext"),
     ];
 
     /// What is wrong if the directory is on one of them.
     pub(super) fn network(directory: &Path) -> Option<String> {
-        // The type is as wide as the machine's words, and signed on some.
-        network_of(statfs(directory).ok()?.f_type as u32)
+        match statfs(directory) {
+            // The type is as wide as the machine's words, and signed on some.
+            Ok(place) => network_of(place.f_type as u32),
+            Err(error) => Some(format!("is on a file system that can't be told: {error}")),
+        }
     }
 
     pub(super) fn network_of(kind: u32) -> Option<String> {
         let (_, network) = NETWORKS.iter().find(|(magic, _)| *magic == kind)?;
         Some(format!("is on {network}: locks and shared memory have to be those of one host"))
+    }
+
+    /// Whether a file that was once called `path`, and is not the one with this inode, is in this process's memory.
+    pub(super) fn maps_another(path: &Path, inode: Option<u64>) -> bool {
+        // What can't be told is none of ours to rely on.
+        let Ok(maps) = std::fs::read("/proc/self/maps") else { return true };
+        is_another_mapped(&maps, path.as_os_str().as_encoded_bytes(), inode)
+    }
+
+    /// Lines of address, rights, offset, device, inode, and the path after spaces.
+    pub(super) fn is_another_mapped(maps: &[u8], path: &[u8], inode: Option<u64>) -> bool {
+        maps.split(|byte| *byte == b'\n').any(|line| {
+            let line = line.strip_suffix(b" (deleted)").unwrap_or(line);
+            let Some(before) = line.strip_suffix(path).filter(|before| before.ends_with(b" ")) else {
+                return false;
+            };
+            let fields = String::from_utf8_lossy(before);
+            let fields: Vec<&str> = fields.split_whitespace().collect();
+            fields.len() == 5 && fields[4].parse().ok() != inode
+        })
     }
 
     /// What is wrong if it is a mount of its own, as a single file that was mounted into a container is.
@@ -139,6 +200,10 @@ mod kernel {
     pub(super) fn mounted_by_itself(_: &Path, _: &Path) -> Option<String> {
         None
     }
+
+    pub(super) fn maps_another(_: &Path, _: Option<u64>) -> bool {
+        false
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -157,6 +222,17 @@ mod tests {
             assert_eq!(complaint, None, "ext4, XFS, Btrfs, tmpfs and overlay are not: {kind:x}");
         }
         assert_eq!(kernel::network(Path::new("/proc")), None);
+        assert!(kernel::network(Path::new("/no/such/place")).unwrap().contains("can't be told"));
+    }
+
+    #[test]
+    fn memory_that_was_deleted_and_is_in_use_is_told_from_that_which_is_there() {
+        let maps = b"7f0-7f1 rw-s 00000000 00:2a 77    /a b/lease.db-shm (deleted)\n\
+                     7f2-7f3 r-xp 00000000 08:01 5     /lib/libc.so.6\n7f4-7f5 rw-p 00000000 00:00 0 \n";
+        let another = |path: &[u8], inode| kernel::is_another_mapped(maps, path, inode);
+        assert!(another(b"/a b/lease.db-shm", Some(78)) && another(b"/a b/lease.db-shm", None));
+        assert!(!another(b"/a b/lease.db-shm", Some(77)), "that very one");
+        assert!(!another(b"b/lease.db-shm", Some(78)) && !another(b"/c/lease.db-shm", Some(78)));
     }
 
     #[test]

@@ -28,6 +28,8 @@ use operations::{Acquire, Release, Renew, Rows};
 /// What the threads are called; more of a name the system does not show.
 const WRITER: &str = "tenure-sqlite-w";
 const READER: &str = "tenure-sqlite-r";
+/// Calls that may wait for a thread. Where the disk does not answer, what they carry is kept until it does.
+const QUEUE: usize = 64;
 /// The time that [`SqliteStore::ensure_schema`] may take.
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -59,22 +61,28 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 /// be one such file in one place: a network file system (NFS, SMB, 9P, Ceph, AFS, Coda, Lustre, GPFS, and so on)
 /// and whatever goes through FUSE, which can't be told from one, is refused, as is a file with several hard links
 /// and one that is mounted by itself (mount its directory into a container instead). A file that is replaced or
-/// deleted while the store is in use is noticed at the next call. It should be on a disk: in a `tmpfs` it is gone
+/// deleted while the store is in use is noticed at the next call, and so are the two beside it (below). It should be on a disk: in a `tmpfs` it is gone
 /// after a reboot, and fences begin at 1 again.
 ///
 /// The store puts the file into WAL mode, so that whoever looks never waits for whoever writes, and syncs every
-/// commit to the disk (`synchronous=FULL`): a fence that was given out is still there after a power failure. In
-/// WAL mode there are two more files beside it, with `-wal` and `-shm` at the end of their names; they belong to
-/// it, and whoever uses it needs the right to create files in its directory. Programs that write it with a
-/// library of their own should have SQLite 3.51.3 or later, before which two writers in WAL mode could damage a
-/// file, and a process must not have it open through two copies of the library.
+/// commit to the disk: a fence that was given out is still there after a power failure. In WAL mode there are two
+/// more files beside it, with `-wal` and `-shm` at the end of their names; they belong to it, and whoever uses it
+/// needs the right to create files in its directory. **Never delete them** while somebody uses the file: what was
+/// written last goes with them, as with a restored backup.
+///
+/// Other programs may use the file, but only through SQLite, of version 3.51.3 or later also where they only read.
+/// A process that has a participant must not open the file by other means (to copy it, say): closing it gives
+/// the locks of all of the process away, and an older library elsewhere then takes the two files for left over.
+/// Nor must it have the file open through two copies of the library.
 ///
 /// # Time
 ///
 /// The host's boot clock in microseconds, read under the write lock; the wall clock is not read at all. Beside it
 /// the row has the identity of the boot. A lease of an earlier boot is over, since whoever held it is: it is
 /// shown as expired and can be taken over at once, with the next fence. [`Timestamp`](crate::Timestamp)s of this
-/// store count from the boot, those of an earlier boot are before zero. There is no timeline.
+/// store count from the boot, those of an earlier boot are before zero. There is no timeline. (A disk that is taken
+/// from a host that still runs and attached to another one carries a lease of "another boot" whose holder lives on:
+/// where that can happen, [`Strict`](crate::ClockTrust::Strict) waits it out.)
 ///
 /// Only on Linux and Android; on other systems, which do not tell one boot from another, opening fails.
 ///
@@ -101,13 +109,14 @@ pub struct SqliteStore(Arc<Threads>);
 /// One for each kind of call, so that nobody who looks stands in line behind somebody who waits for a lock. More would
 /// be of no use: a file has one writer.
 struct Threads {
-    writer: Workers<Engine>,
-    reader: Workers<Engine>,
+    writer: Workers<Arc<Engine>>,
+    reader: Workers<Arc<Engine>>,
 }
 
 impl SqliteStore {
-    fn new(engine: impl Fn() -> Engine) -> SqliteStore {
-        let thread = |label| Workers::new(label, engine(), 1);
+    fn new(engine: Engine) -> SqliteStore {
+        let engine = Arc::new(engine);
+        let thread = |label| Workers::with_queue(label, Arc::clone(&engine), 1, QUEUE);
         SqliteStore(Arc::new(Threads { writer: thread(WRITER), reader: thread(READER) }))
     }
 
@@ -121,11 +130,11 @@ impl SqliteStore {
 
     fn call<R: Send + 'static>(
         &self,
-        thread: &Workers<Engine>,
+        thread: &Workers<Arc<Engine>>,
         timeout: Duration,
         work: impl FnOnce(&Engine, Instant) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
-        thread.call(timeout, work).map_err(|error| match error.source() {
+        thread.call(timeout, move |engine, until| work(engine, until)).map_err(|error| match error.source() {
             // The word of whoever waits for the thread, who knows no path.
             None if error.is_timeout() => {
                 StoreError::timeout(format!("the database {} did not answer in time", self.path().display()))
@@ -173,7 +182,7 @@ impl SqliteStore {
     /// Fatal: the table can't carry elections (the message says which column is wrong), or the file can't be used
     /// or created where it is. Otherwise as any call.
     pub fn ensure_schema(&self) -> Result<(), StoreError> {
-        self.call(&self.0.writer, SCHEMA_TIMEOUT, Engine::ensure_schema)
+        self.call(&self.0.writer, SCHEMA_TIMEOUT, |engine, until| engine.ensure_schema(until))
     }
 }
 
