@@ -11,7 +11,7 @@ const MOMENT_DIVISOR: u32 = 40;
 
 /// One look in so many is given a new place behind the renewal: whoever had to wait for the same thing (a server that
 /// stood still) is answered at one moment, and would otherwise keep in step from then on.
-const SAME_PLACES: u64 = 16;
+const SAME_PLACES: u64 = 64;
 
 /// The observed leader's rhythm of renewals.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +63,13 @@ impl Rhythm {
                 let keeps = (moment / 5..=moment).contains(&self.behind) && dice % SAME_PLACES != 0;
                 let random = moment / 5 + fraction(moment * 4 / 5, dice);
                 let next = due + if keeps { self.behind } else { random };
+                // A renewal that takes its time is no reason for a second look in one period: the place behind it moves
+                // a little, and a look is never later than promised.
+                let next = if keeps && next <= now + retry_period + moment {
+                    next.min(now + retry_period)
+                } else {
+                    next
+                };
                 // One look for each renewal is enough where that is no later than promised.
                 if next > now && next <= now + retry_period { next } else { regular }
             }
@@ -149,8 +156,10 @@ mod tests {
         assert_eq!(rhythm.next_poll(ms(5_200), retry, 0), ms(10_075));
         assert!(rhythm.next_poll(ms(5_200), retry * 2, most) > ms(10_370));
         // Never later than a retry period from now, though.
-        let poll = rhythm.next_poll(ms(5_200), retry - Duration::from_millis(1), u64::MAX);
-        assert!(poll < ms(10_200), "{poll:?}");
+        let less = |less: u64| rhythm.next_poll(ms(5_200), retry - Duration::from_millis(less), 1);
+        assert_eq!(less(1), ms(10_199), "a little earlier, and not twice");
+        assert_eq!(less(375), ms(9_825));
+        assert!(less(376) < ms(9_000), "too far off: an ordinary look");
         // One that was too late, or too early to have seen the renewal, does not fix how far behind the next one is.
         rhythm.observed(ms(5_400), &lease(5_000, 5_400));
         assert_eq!(rhythm.next_poll(ms(5_400), retry, 0), ms(10_075));
