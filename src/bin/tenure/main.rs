@@ -1,0 +1,54 @@
+//! The command `tenure`: leadership for programs that are not written in Rust, and a look at elections for operators.
+//!
+//! Each command has a module of its own, which gets its options and gives back an exit code or a [`Failure`].
+
+#![forbid(unsafe_code)]
+
+mod failure;
+mod options;
+mod schema;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// Leader election over a database: exactly one of several processes acts at a time.
+#[derive(Debug, Parser)]
+#[command(name = "tenure", version, max_term_width = 80, propagate_version = false)]
+struct Cli {
+    /// Log to stderr what happens; twice for more.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the SQL that creates the table, for a migration tool.
+    Schema(schema::Schema),
+    /// Create the table, and for SQLite the file, where it is missing.
+    Init(schema::Init),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_logging(cli.verbose);
+    let ended = match cli.command {
+        Command::Schema(schema) => schema.run(),
+        Command::Init(init) => init.run(),
+    };
+    ended.unwrap_or_else(|failure: Failure| failure.tell())
+}
+
+/// Log lines go to stderr, where `--verbose` or RUST_LOG asks for them.
+fn start_logging(verbose: u8) {
+    let level = match verbose {
+        0 => "off",
+        1 => "tenure=info",
+        _ => "tenure=trace",
+    };
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).init();
+}
