@@ -51,7 +51,7 @@ fn until_the_next_tick() -> Duration {
 /// What was run, in which term, and whether it was finished.
 enum Record {
     Memory(Runs),
-    Postgres(Client),
+    Postgres(Box<Client>),
 }
 
 impl Record {
@@ -65,7 +65,7 @@ impl Record {
             "SELECT pg_advisory_xact_lock(7417); CREATE TABLE IF NOT EXISTS example_runs (job text, tick bigint,
              fence bigint NOT NULL, finished bool NOT NULL, PRIMARY KEY (job, tick))",
         )?;
-        Ok(Record::Postgres(client))
+        Ok(Record::Postgres(Box::new(client)))
     }
 
     /// Writes down that the tick's job is begun; false where it has been already.

@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use tenure::{AnyStore, CampaignError, Config, Elector, Fence, Term};
+use tenure::{AnyStore, CampaignError, Config, Elector, Lost, Term};
 use tokio::sync::watch;
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -35,7 +35,7 @@ fn campaign(elector: &Elector, leading: &watch::Sender<Option<Leading>>) -> Resu
             Err(error) => return Err(error),
         };
         let (working, done) = mpsc::channel();
-        leading.send_replace(Some(Leading { term: guard.term(), working: working }));
+        leading.send_replace(Some(Leading { term: guard.term(), working }));
         let lost = guard.lost().recv(); // blocks this thread, and nothing else, until the term is over
         println!("{}", lost.map_or_else(|_| "the term is over".to_owned(), |lost| lost.to_string()));
         leading.send_replace(None);
@@ -43,9 +43,12 @@ fn campaign(elector: &Elector, leading: &watch::Sender<Option<Leading>>) -> Resu
     }
 }
 
-async fn one_batch(fence: Fence, batch: u32) {
-    tokio::time::sleep(Duration::from_millis(50)).await;
+/// Whatever was checked before an `await` is old after it. So the check comes last, before what can't be taken back.
+async fn one_batch(term: &Term, batch: u32) -> Result<(), Lost> {
+    tokio::time::sleep(Duration::from_millis(50)).await; // fetches what there is to do
+    let fence = term.check()?;
     println!("batch {batch} with fence {fence}");
+    Ok(())
 }
 
 /// Works whenever this process leads; ends when the campaigning thread has.
@@ -58,10 +61,9 @@ async fn work(mut leading: watch::Receiver<Option<Leading>>, elector: Elector) {
             Err(_) => return,
         };
         let Some(Leading { term, working }) = now else { continue };
-        // The channel wakes; the check decides. What it says is old by the time it is read.
-        while let Ok(fence) = term.check() {
+        // The channel wakes; the check in the batch decides.
+        while one_batch(&term, batch + 1).await.is_ok() {
             batch += 1;
-            one_batch(fence, batch).await;
             if batch == 3 {
                 elector.stop(); // never blocks
             }

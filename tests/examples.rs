@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure_testground::{Database, Postgres, Process};
 
@@ -44,7 +44,10 @@ fn start(name: &str, database: Option<&Database<'_>>) -> Process {
 /// Everything that it prints, up to its end, which has to be a good one.
 #[track_caller]
 fn output(mut example: Process) -> Vec<String> {
-    while example.line(LIMIT).is_some() {}
+    let begun = Instant::now();
+    while example.line(LIMIT).is_some() {
+        assert!(begun.elapsed() < LIMIT, "does not end");
+    }
     let lines = example.seen().to_vec();
     let status = example.wait(LIMIT);
     assert!(status.success(), "{status}: {lines:#?}");
