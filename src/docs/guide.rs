@@ -198,6 +198,8 @@
 //! All participants of an election should be configured alike. To change the lease of a running fleet, see
 //! [`operating`](super::operating#upgrades-and-changes).
 //!
+// Place for what is added here: a delay before a take-over; watching an election; encrypted connections.
+//!
 //! # Telling others where the leader is
 //!
 //! A leader publishes some bytes with its lease; whoever can read the table can read them. Reading is no participation,

@@ -1,6 +1,6 @@
 //! What is outside any guarantee, and what is simply not done.
 //!
-//! The [promise](super::design) holds through everything that is not named on this page.
+//! The [promise](super::design) holds through what is listed there, except where this page says otherwise.
 //!
 //! # Where there may be two leaders, or a fence twice
 //!

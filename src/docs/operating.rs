@@ -52,8 +52,8 @@
 //! | PgBouncer `PAUSE`, for longer than a lease | nobody leads until `RESUME` | |
 //! | a standby is promoted | candidates wait for one lease; fences leap ahead | one lease after they see it |
 //!
-//! In every one of them: no fence twice, none that falls, and no two processes that write at one time. Look at what
-//! your work left behind, not only at the lease.
+//! In every one of them: no fence twice, none that falls, and in what your work left behind nothing of a lower fence
+//! after something of a higher one. Look there, not only at the lease.
 //!
 //! # PgBouncer
 //!
