@@ -40,7 +40,13 @@
 //! on the other's clock, nor on the database's, and no statement that lands late can do harm. The rules are in
 //! [`docs::rules`].
 //!
-//! No lease can call back a write that is already on its way: for that there is the fence. See [`docs::fencing`].
+//! No lease can call back a write that is already on its way: for that there is the fence. See [`docs::fencing`]. The
+//! argument in full is in [`docs::design`], what it leaves out in [`docs::limits`].
+//!
+//! # The manual
+//!
+//! [`docs::guide`] leads from nothing to a service in production, [`docs::operating`] is for those who run it, and
+//! [`docs`] lists all pages.
 //!
 //! # Features
 //!

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure_testground::{Database, Postgres, Process};
 
@@ -44,7 +44,10 @@ fn start(name: &str, database: Option<&Database<'_>>) -> Process {
 /// Everything that it prints, up to its end, which has to be a good one.
 #[track_caller]
 fn output(mut example: Process) -> Vec<String> {
-    while example.line(LIMIT).is_some() {}
+    let begun = Instant::now();
+    while example.line(LIMIT).is_some() {
+        assert!(begun.elapsed() < LIMIT, "does not end");
+    }
     let lines = example.seen().to_vec();
     let status = example.wait(LIMIT);
     assert!(status.success(), "{status}: {lines:#?}");
@@ -218,6 +221,116 @@ fn callbacks_are_called_in_order() {
             "stopped: the term with fence 1 is over: the elector was stopped",
         ],
     );
+}
+
+fn start_with(name: &str, arguments: &[&str]) -> Process {
+    let mut command = Command::new(examples().join(name));
+    command.args(arguments);
+    Process::spawn(command)
+}
+
+/// The tick and the fence of each run that was told of.
+fn runs(lines: &[String]) -> Vec<(i64, i64)> {
+    let runs = lines.iter().filter(|line| line.contains(" runs send-reports, fence "));
+    let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("no number: {text:?}"));
+    runs.map(|line| {
+        let (tick, rest) = line.strip_prefix("tick ").and_then(|line| line.split_once(": ")).expect("a tick");
+        (number(tick), number(rest.rsplit(' ').next().expect("a fence")))
+    })
+    .collect()
+}
+
+/// No tick twice, and no tick by an earlier leader than the one before it.
+#[track_caller]
+fn assert_each_once(mut runs: Vec<(i64, i64)>) {
+    runs.sort_unstable();
+    assert!(runs.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1), "{runs:?}");
+}
+
+#[test]
+fn cron_like_runs_each_tick_once_though_two_hosts_lead_in_it() {
+    let lines = output(start_with("cron_like", &[]));
+    let known = |line: &&String| {
+        let ends = ["is rebooted", "leads, and finds that it has been run"];
+        line.starts_with("tick ") && (line.contains(" runs ") || ends.iter().any(|end| line.ends_with(end)))
+    };
+    assert!(lines.iter().all(|line| known(&line)), "{lines:#?}");
+    let runs = runs(&lines);
+    assert_each_once(runs.clone());
+    assert!(runs.len() >= 9 && runs.last().unwrap().1 >= 3, "{lines:#?}");
+    assert!(lines.iter().any(|line| line.ends_with("finds that it has been run")), "{lines:#?}");
+}
+
+#[test]
+fn two_crons_on_one_database_run_each_tick_once() {
+    let database = Postgres::shared().database();
+    let dsn = database.dsn();
+    let crons = [(), ()].map(|()| start_with("cron_like", &[&dsn]));
+    let lines: Vec<String> = crons.into_iter().flat_map(output).collect();
+    let mut told = runs(&lines);
+    assert_each_once(told.clone());
+    told.sort_unstable();
+    let rows = "SELECT tick, fence FROM example_runs WHERE finished AND job = 'send-reports' ORDER BY tick";
+    let rows = database.client().query(rows, &[]).unwrap();
+    let written: Vec<(i64, i64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(written, told, "{lines:#?}");
+    assert!(written.len() >= 6, "{lines:#?}");
+}
+
+#[test]
+fn embed_async_works_under_one_term_and_gives_it_back() {
+    let mut lines = output(start_with("embed_async", &[]));
+    // The thread and the task tell of the end at one moment.
+    lines[3..5].sort();
+    let [told, stopped] = ["the term with fence 1 is over: the elector was stopped", "stopped working"];
+    let batches = [1, 2, 3].map(|batch| format!("batch {batch} with fence 1"));
+    let [one, two, three] = batches.each_ref().map(String::as_str);
+    assert_reads(&lines, &[one, two, three, stopped, told, "bye"]);
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn two_embed_async_on_one_file_work_one_after_the_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", directory.path().join("lease.db").display());
+    let both = [(), ()].map(|()| start_with("embed_async", &[&url]));
+    let mut lines: Vec<String> = both.into_iter().flat_map(output).collect();
+    lines.retain(|line| line.starts_with("batch"));
+    lines.sort();
+    let batches = [1, 2, 3].into_iter().flat_map(|batch| [1, 2].map(move |fence| (batch, fence)));
+    let expected: Vec<String> =
+        batches.map(|(batch, fence)| format!("batch {batch} with fence {fence}")).collect();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn select_does_all_the_work_and_ends() {
+    let mut lines = output(start_with("select", &[]));
+    lines.retain(|line| !line.contains("pieces so far"));
+    let pieces = [1, 2, 3, 4, 5].map(|piece| format!("piece {piece} with fence 1"));
+    let pieces = pieces.each_ref().map(String::as_str);
+    let waits: &[&str] = &["* waits for leadership"];
+    assert_reads(&lines, &[waits, &pieces[..], &["5 pieces done", "bye"]].concat());
+}
+
+#[test]
+fn select_ends_in_order_on_sigterm_leading_or_waiting() {
+    let database = Postgres::shared().database();
+    let dsn = database.dsn();
+    let mut leader = start_with("select", &[&dsn, "100000"]);
+    leader.expect_line(LIMIT, "some work", |line| line == "piece 3 with fence 1");
+    let mut waiting = start_with("select", &[&dsn, "100000"]);
+    waiting.expect_line(LIMIT, "its campaign", |line| line.ends_with("waits for leadership"));
+    // So that there is somebody who waits.
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(waiting.try_line(), None, "somebody else leads");
+    waiting.terminate();
+    assert_eq!(output(waiting)[1..], ["bye"]);
+    leader.terminate();
+    assert_eq!(output(leader).last().map(String::as_str), Some("bye"));
+    let row = "SELECT fence, expires_at = 'epoch' FROM leader_election WHERE name = 'example-select'";
+    let row = database.client().query_one(row, &[]).unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, bool>(1)), (1, true), "released, with its fence");
 }
 
 #[test]
