@@ -22,6 +22,8 @@ pub(super) enum Kind {
     Renew,
     Release,
     Observe,
+    /// All rows.
+    List,
     /// The table's DDL.
     CreateTable,
     /// The catalog's account of the table.
@@ -56,8 +58,13 @@ impl Call {
         matches!(self.kind, Kind::Create | Kind::TakeOver | Kind::Renew | Kind::Release)
     }
 
+    /// Its rows say whether they come from a standby.
+    fn only_looks(&self) -> bool {
+        matches!(self.kind, Kind::Observe | Kind::List)
+    }
+
     fn tells_timeline(&self) -> bool {
-        matches!(self.kind, Kind::Create | Kind::TakeOver | Kind::Renew | Kind::Observe)
+        matches!(self.kind, Kind::Create | Kind::TakeOver | Kind::Renew | Kind::Observe | Kind::List)
     }
 }
 
@@ -148,6 +155,7 @@ impl Engine {
             Kind::Renew => &statements.renew,
             Kind::Release => &statements.release,
             Kind::Observe => &statements.observe,
+            Kind::List => &statements.list,
             Kind::CreateTable => &self.ddl,
             Kind::Inspect => super::schema::INSPECT,
         };
@@ -170,7 +178,7 @@ impl Engine {
         with_timeline: bool,
         session: Box<dyn Session>,
     ) -> Result<Vec<Row>, StoreError> {
-        if call.kind == Kind::Observe && rows.first().is_some_and(row::is_standby) {
+        if call.only_looks() && rows.first().is_some_and(row::is_standby) {
             session.discard(true);
             return Err(error::standby());
         }

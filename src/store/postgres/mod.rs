@@ -265,6 +265,13 @@ impl Store for PostgresStore {
         })
     }
 
+    fn list(&self, timeout: Duration) -> Result<Vec<Lease>, StoreError> {
+        self.0.call(timeout, |engine, until| {
+            let rows = engine.rows(&Call::new(Kind::List, Vec::new()), until)?;
+            rows.iter().filter_map(|row| row::listed(row).transpose()).collect()
+        })
+    }
+
     fn lease_table(&self) -> Option<String> {
         Some(self.0.context().table().to_string())
     }

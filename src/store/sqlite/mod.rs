@@ -220,4 +220,8 @@ impl Store for SqliteStore {
         // No timeline: see `operations`.
         Ok(lease.map_or(Observation::vacant(None), Observation::of))
     }
+
+    fn list(&self, timeout: Duration) -> Result<Vec<Lease>, StoreError> {
+        self.call(&self.0.reader, timeout, |engine, until| engine.read(until, |rows| rows.all()))
+    }
 }

@@ -41,6 +41,21 @@ impl<'a> Rows<'a> {
         Ok(stored.map(|stored| stored.lease(name, self.boot, self.boot.now())))
     }
 
+    /// All leases by name, with the time after they were read.
+    pub(super) fn all(&self) -> Result<Vec<Lease>, Failure> {
+        // The name is not the first column, so that the others are where they always are.
+        let sql = format!(
+            "SELECT {COLUMNS}, name FROM {} ORDER BY name COLLATE BINARY LIMIT {}",
+            self.table,
+            Lease::MAX_LISTED
+        );
+        let mut statement = self.connection.prepare(&sql)?;
+        let rows = statement.query_map([], |row| Ok((row.get::<_, String>("name")?, Stored::of(row)?)))?;
+        let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+        let now = self.boot.now();
+        Ok(rows.into_iter().map(|(name, stored)| stored.lease(&name, self.boot, now)).collect())
+    }
+
     /// The lease at the time of a write.
     fn find_at(&self, name: &str, now: Timestamp) -> Result<Option<Lease>, Failure> {
         let stored = self.stored(name)?;
