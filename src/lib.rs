@@ -84,7 +84,9 @@ pub use identity::{Identity, IdentityError};
 pub use lease::{Bid, Fence, InvalidFence, Lease, LeaseTimes, Observation, Renewal, Timestamp, Version};
 pub use status::{Role, Status};
 #[cfg(feature = "postgres")]
-pub use store::postgres::{PostgresBuilder, PostgresConfigError, PostgresStore};
+pub use store::postgres::{
+    PostgresBuilder, PostgresConfigError, PostgresExamination, PostgresStore, PostgresTable,
+};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{SqliteBuilder, SqliteStore};
 pub use store::{AnyStore, MemoryStore, Store, StoreError};

@@ -28,6 +28,8 @@ pub(super) enum Kind {
     CreateTable,
     /// The catalog's account of the table.
     Inspect,
+    /// What the server, the role and the table are like.
+    Examine,
 }
 
 /// A parameter that can travel to another thread.
@@ -55,7 +57,7 @@ impl Call {
     }
 
     fn waits_for_locks(&self) -> bool {
-        matches!(self.kind, Kind::Create | Kind::TakeOver | Kind::Renew | Kind::Release)
+        matches!(self.kind, Kind::Create | Kind::TakeOver | Kind::Renew | Kind::Release | Kind::Examine)
     }
 
     /// Its rows say whether they come from a standby.
@@ -64,7 +66,7 @@ impl Call {
     }
 
     fn tells_timeline(&self) -> bool {
-        matches!(self.kind, Kind::Create | Kind::TakeOver | Kind::Renew | Kind::Observe | Kind::List)
+        !matches!(self.kind, Kind::Release | Kind::CreateTable | Kind::Inspect)
     }
 }
 
@@ -101,6 +103,11 @@ impl Engine {
 
     pub(super) fn source(&self) -> String {
         self.source.describe()
+    }
+
+    /// A connection for something else than a [`Call`].
+    pub(super) fn session(&self, until: Instant) -> Result<Box<dyn Session>, StoreError> {
+        self.source.session(until, false)
     }
 
     pub(super) fn timeline_available(&self) -> Option<bool> {
@@ -158,6 +165,7 @@ impl Engine {
             Kind::List => &statements.list,
             Kind::CreateTable => &self.ddl,
             Kind::Inspect => super::schema::INSPECT,
+            Kind::Examine => &statements.examine,
         };
         let patience = patience(until.saturating_duration_since(Instant::now()));
         let mut parameters: Vec<Typed<'_>> = Vec::with_capacity(call.parameters.len() + 1);
@@ -188,7 +196,7 @@ impl Engine {
         Ok(rows)
     }
 
-    fn failure(&self, error: Error, session: Box<dyn Session>, until: Instant) -> StoreError {
+    pub(super) fn failure(&self, error: Error, session: Box<dyn Session>, until: Instant) -> StoreError {
         if !error::session_survives(&error) {
             session.discard(error::sqlstate(&error) == Some(error::READ_ONLY));
         }

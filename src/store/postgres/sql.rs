@@ -49,6 +49,7 @@ pub(super) struct Statements {
     pub(super) release: String,
     pub(super) observe: String,
     pub(super) list: String,
+    pub(super) examine: String,
 }
 
 impl Statements {
@@ -61,6 +62,7 @@ impl Statements {
             release: release(table),
             observe: observe(table, timeline),
             list: list(table, timeline),
+            examine: super::examine::statement(timeline),
         }
     }
 }
