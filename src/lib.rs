@@ -88,7 +88,7 @@ pub use store::postgres::{
     PostgresBuilder, PostgresConfigError, PostgresExamination, PostgresStore, PostgresTable,
 };
 #[cfg(feature = "sqlite")]
-pub use store::sqlite::{SqliteBuilder, SqliteStore};
+pub use store::sqlite::{SqliteBuilder, SqliteExamination, SqliteStore};
 pub use store::{AnyStore, MemoryStore, Store, StoreError};
 #[cfg(any(test, feature = "testing"))]
 pub use store::{RowHold, RowSnapshot, acceptance};

@@ -14,12 +14,14 @@ mod boot;
 mod builder;
 mod engine;
 mod error;
+mod examine;
 mod file;
 mod operations;
 mod row;
 mod schema;
 
 pub use builder::SqliteBuilder;
+pub use examine::SqliteExamination;
 
 use engine::Engine;
 use error::Failure;
@@ -183,6 +185,17 @@ impl SqliteStore {
     /// or created where it is. Otherwise as any call.
     pub fn ensure_schema(&self) -> Result<(), StoreError> {
         self.call(&self.0.writer, SCHEMA_TIMEOUT, |engine, until| engine.ensure_schema(until))
+    }
+
+    /// Looks at the file, where it is, who else has it open, and the table: what a person wants to know who is about to
+    /// run elections there. Opens it as every participant does, takes the write lock for a moment, and writes nothing.
+    /// Blocks for no longer than `timeout`.
+    ///
+    /// # Errors
+    /// As any call: no file, or one that can't be used where it is. A table that is missing or of the wrong shape, and
+    /// a write lock that was not to be had in half the time, are findings and no errors.
+    pub fn examine(&self, timeout: Duration) -> Result<SqliteExamination, StoreError> {
+        self.call(&self.0.writer, timeout, examine::examine)
     }
 }
 

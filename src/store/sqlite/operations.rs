@@ -35,6 +35,21 @@ impl<'a> Rows<'a> {
         schema::is_there(self.connection, self.table).map(drop)
     }
 
+    /// What this connection says of itself.
+    pub(super) fn setting(&self, pragma: &str) -> Result<String, Failure> {
+        let text = |row: &rusqlite::Row<'_>| row.get::<_, rusqlite::types::Value>(0);
+        Ok(match self.connection.pragma_query_value(None, pragma, text)? {
+            rusqlite::types::Value::Text(text) => text,
+            rusqlite::types::Value::Integer(number) => number.to_string(),
+            other => format!("{other:?}"),
+        })
+    }
+
+    /// Whether there is a table that can carry elections; an error where there is one that can't.
+    pub(super) fn has_table(&self) -> Result<bool, Failure> {
+        schema::is_there(self.connection, self.table)
+    }
+
     /// The lease, with the time after it was read.
     pub(super) fn find(&self, name: &str) -> Result<Option<Lease>, Failure> {
         let stored = self.stored(name)?;
