@@ -82,9 +82,44 @@ pub struct PostgresExamination {
     pub table: Option<PostgresTable>,
 }
 
+/// Nothing found: something to start from in tests of what reads it.
+impl Default for PostgresExamination {
+    fn default() -> PostgresExamination {
+        let now = Instant::now();
+        PostgresExamination {
+            servers: String::new(),
+            version: String::new(),
+            version_number: 0,
+            database: String::new(),
+            role: String::new(),
+            tls: None,
+            local: false,
+            pooled: None,
+            standby: false,
+            read_only: false,
+            timeline: None,
+            synchronous_commit: String::new(),
+            fsync: false,
+            full_page_writes: false,
+            synchronous_standbys: String::new(),
+            replications: 0,
+            lock_timeout: Duration::ZERO,
+            statement_timeout: Duration::ZERO,
+            idle_in_transaction_timeout: Duration::ZERO,
+            now: Timestamp::EPOCH,
+            asked_at: now,
+            answered_at: now,
+            schema_exists: false,
+            may_use_schema: false,
+            may_create_table: false,
+            table: None,
+        }
+    }
+}
+
 /// The table, as [`PostgresStore::examine`](super::PostgresStore::examine) found it. The counts are the server's
 /// statistics: they may lag, and begin again when somebody resets them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PostgresTable {
     /// With its schema, quoted.
@@ -327,6 +362,12 @@ fn table(next: &mut Columns<'_>, name: String) -> Result<PostgresTable, postgres
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_not_looked_at_is_not_there() {
+        let found = PostgresExamination::default();
+        assert!(found.table.is_none() && found.timeline.is_none() && !found.fsync && found.pooled.is_none());
+    }
 
     #[test]
     fn processes_that_are_shared_are_told_from_those_that_are_not() {

@@ -39,6 +39,26 @@ pub struct SqliteExamination {
     pub others: Vec<u32>,
 }
 
+/// Nothing found: something to start from in tests of what reads it.
+impl Default for SqliteExamination {
+    fn default() -> SqliteExamination {
+        SqliteExamination {
+            path: PathBuf::new(),
+            library: String::new(),
+            file_system: String::new(),
+            in_memory: false,
+            journal_mode: String::new(),
+            synchronous: String::new(),
+            write_lock: Ok(Duration::ZERO),
+            table_exists: false,
+            complaint: None,
+            bytes: 0,
+            wal_bytes: 0,
+            others: Vec::new(),
+        }
+    }
+}
+
 pub(super) fn examine(engine: &Engine, until: Instant) -> Result<SqliteExamination, StoreError> {
     let path = engine.path().to_owned();
     let (journal_mode, synchronous, table) = engine.read(until, |rows| {
@@ -207,6 +227,7 @@ mod tests {
 
     #[test]
     fn file_systems_are_named() {
+        assert_eq!(SqliteExamination::default().file_system, "", "nothing was looked at");
         assert_eq!(named(0xef53), ("ext4".to_owned(), false));
         assert_eq!(named(0x0102_1994), ("tmpfs".to_owned(), true));
         assert_eq!(named(7), ("0x7".to_owned(), false));
