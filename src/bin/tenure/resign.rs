@@ -73,7 +73,8 @@ impl Resign {
         for _ in 0..TRIES {
             // The one that was asked about, and no other.
             let (seen, leader) = self.leader(&store, Some(first.fence()))?;
-            if let Some(lease) = self.depose(&store, &operator, &seen, &leader)? {
+            let deposed = depose(&store, &operator, (&seen, &leader), self.bound.operation_timeout);
+            if let Some(lease) = deposed.map_err(unknown)? {
                 return self.tell(&leader, &lease);
             }
         }
@@ -128,26 +129,6 @@ impl Resign {
         }
     }
 
-    /// `None`: the row has changed since it was looked at.
-    fn depose(
-        &self,
-        store: &AnyStore,
-        operator: &Identity,
-        seen: &Observation,
-        leader: &Lease,
-    ) -> Result<Option<Lease>, StoreError> {
-        let timeout = self.bound.operation_timeout;
-        let bid = Bid::new(&self.election, operator.as_str(), length(leader))
-            .payload(leader.payload())
-            .over(Some(leader.version()))
-            .timeline(seen.timeline());
-        store.acquire(&bid, timeout).or_else(|error| {
-            // It may have happened all the same.
-            let lease = store.observe(&self.election, timeout).ok().and_then(Observation::into_lease);
-            lease.filter(|lease| lease.held_by(operator.as_str())).map(Some).ok_or(error)
-        })
-    }
-
     fn tell(&self, leader: &Lease, lease: &Lease) -> Result<ExitCode, Failure> {
         let until = humantime::format_rfc3339_seconds(SystemTime::now() + lease.ttl());
         say(&format!(
@@ -163,8 +144,105 @@ impl Resign {
     }
 }
 
+/// `None`: the row has changed since it was looked at.
+fn depose(
+    store: &impl Store,
+    operator: &Identity,
+    (seen, leader): (&Observation, &Lease),
+    timeout: Duration,
+) -> Result<Option<Lease>, StoreError> {
+    let bid = Bid::new(leader.name(), operator.as_str(), length(leader))
+        .payload(leader.payload())
+        .over(Some(leader.version()))
+        .timeline(seen.timeline());
+    store.acquire(&bid, timeout).or_else(|error| {
+        // It may have happened all the same.
+        let lease = store.observe(leader.name(), timeout).ok().and_then(Observation::into_lease);
+        lease.filter(|lease| lease.held_by(operator.as_str())).map(Some).ok_or(error)
+    })
+}
+
+/// Of a change whose answer did not come.
+fn unknown(error: StoreError) -> Failure {
+    Failure::new(FAILED, error).hint("it may have happened, or still happen: `tenure status` shows it")
+}
+
 /// What the leader was promised: not less than that may the candidates wait. Nobody waits for longer than what may be
 /// configured, whatever is in the row.
 fn length(lease: &Lease) -> Duration {
     lease.length().max(lease.ttl()).min(Config::MAX_LEASE_DURATION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure::{MemoryStore, Renewal};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Does what it is asked, and says that it does not know.
+    #[derive(Debug)]
+    struct Deaf(MemoryStore);
+
+    impl Store for Deaf {
+        fn acquire(&self, bid: &Bid<'_>, timeout: Duration) -> Result<Option<Lease>, StoreError> {
+            self.0.acquire(bid, timeout)?;
+            Err(StoreError::timeout("no answer"))
+        }
+
+        fn renew(&self, renewal: &Renewal<'_>, timeout: Duration) -> Result<Option<Lease>, StoreError> {
+            self.0.renew(renewal, timeout)
+        }
+
+        fn release(
+            &self,
+            name: &str,
+            holder: &str,
+            fence: Fence,
+            timeout: Duration,
+        ) -> Result<(), StoreError> {
+            self.0.release(name, holder, fence, timeout)
+        }
+
+        fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError> {
+            self.0.observe(name, timeout)
+        }
+    }
+
+    fn leader(store: &MemoryStore) -> (Observation, Lease) {
+        let bid = Bid::new("n", "leader", 10 * SECOND).payload(Some(b"10.0.0.7"));
+        let lease = store.acquire(&bid, SECOND).unwrap().unwrap();
+        (store.observe("n", SECOND).unwrap(), lease)
+    }
+
+    #[test]
+    fn a_deposed_leaders_lease_is_waited_out_by_an_ordinary_term() {
+        let store = MemoryStore::new();
+        let (seen, before) = leader(&store);
+        let operator = Identity::generate("operator-x@y").unwrap();
+        let lease = depose(&store, &operator, (&seen, &before), SECOND).unwrap().unwrap();
+        assert!(lease.held_by(operator.as_str()) && lease.fence() > before.fence());
+        assert!(!lease.is_released() && lease.length() == before.length(), "{lease:?}");
+        assert_eq!(lease.payload(), before.payload());
+        let again = depose(&store, &operator, (&seen, &before), SECOND).unwrap();
+        assert_eq!(again, None, "what was looked at is not there any more");
+    }
+
+    #[test]
+    fn an_answer_that_was_lost_is_looked_for() {
+        let store = MemoryStore::new();
+        let (seen, before) = leader(&store);
+        let operator = Identity::generate("operator-x@y").unwrap();
+        let deaf = Deaf(store.clone());
+        assert!(depose(&deaf, &operator, (&seen, &before), SECOND).unwrap().is_some());
+        let other = Identity::generate("operator-x@y").unwrap();
+        assert!(depose(&deaf, &other, (&seen, &before), SECOND).is_err(), "somebody else's is not ours");
+    }
+
+    #[test]
+    fn no_lease_is_longer_than_any_that_may_be_configured() {
+        let store = MemoryStore::new();
+        let bid = Bid::new("n", "leader", 100 * Config::MAX_LEASE_DURATION);
+        assert_eq!(length(&store.acquire(&bid, SECOND).unwrap().unwrap()), Config::MAX_LEASE_DURATION);
+    }
 }

@@ -17,10 +17,10 @@ Examples:
   tenure status --store postgres://app@db/app
   tenure status --election invoice-reconciler --json | jq -r '.[0].holder'
 
-Times are by the database's clock. LEFT is how long the lease still runs, and
-RENEWED how long ago it was renewed; a row that is `expired` has no leader, one
-that is `released` has none and may be taken at once, and `vacant` means that
-nobody has ever led. On a terminal long texts are cut to its width.
+Times are by the database's clock. LEFT is how long the lease still runs,
+AGE how long ago it was renewed, LENGTH for how long. A row that is `expired`
+has no leader, one that is `released` has none and may be taken at once, and
+`vacant` means that nobody has ever led. On a terminal long texts are cut.
 
 With --json each election is an object with these keys:
   election, state (leading, expired, released, vacant), holder, fence,
@@ -72,9 +72,22 @@ impl Status {
     }
 }
 
-const TITLES: [&str; 8] = ["ELECTION", "STATE", "LEFT", "RENEWED", "LENGTH", "FENCE", "HOLDER", "PAYLOAD"];
-/// Which columns give way when the terminal is too narrow, the first one first, and how much they keep.
-const NARROWED: [(usize, usize); 3] = [(7, 7), (6, 8), (0, 8)];
+const TITLES: [&str; 8] = ["ELECTION", "STATE", "LEFT", "AGE", "LENGTH", "FENCE", "HOLDER", "PAYLOAD"];
+const ELECTION: usize = 0;
+const HOLDER: usize = 6;
+const PAYLOAD: usize = 7;
+/// Which columns give way when the terminal is too narrow, and how much they keep, until it fits: first the random end
+/// of the holder.
+const NARROWED: [(usize, usize); 8] = [
+    (HOLDER, 20),
+    (PAYLOAD, 12),
+    (ELECTION, 24),
+    (HOLDER, 14),
+    (PAYLOAD, 7),
+    (ELECTION, 12),
+    (HOLDER, 8),
+    (ELECTION, 8),
+];
 const GAP: &str = "  ";
 
 fn cells(name: &str, lease: Option<&Lease>) -> [String; 8] {
@@ -88,7 +101,7 @@ fn cells(name: &str, lease: Option<&Lease>) -> [String; 8] {
         printable(name),
         state.word().to_owned(),
         if state == State::Leading { short(lease.ttl()) } else { none() },
-        format!("{} ago", short(view::age(lease))),
+        short(view::age(lease)),
         if state == State::Released { none() } else { short(lease.length()) },
         lease.fence().to_string(),
         printable(lease.holder()),
@@ -143,7 +156,7 @@ mod tests {
             assert!(shown.contains('…'), "{shown}");
         }
         let narrow = table(&long(), Some(80));
-        for part in ["leading", "10s", "5s ago", "15s", "1099511627777", "vacant", "the-invoice", "PAYLOAD"] {
+        for part in ["leading", "10s", "5s", "15s", "1099511627777", "vacant", "the-invoice", "PAYLOAD"] {
             assert!(narrow.contains(part), "{part}:\n{narrow}");
         }
     }

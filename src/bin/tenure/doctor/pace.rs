@@ -56,11 +56,15 @@ impl RoundTrips {
         self.0.get((self.0.len() * hundredths / 100).min(last)).copied()
     }
 
+    pub(crate) fn unreadable() -> Finding {
+        Finding::note("round trips", "not measured: nothing can be read, for a reason above.")
+    }
+
     pub(crate) fn finding(&self, timeout: Duration) -> Finding {
         let (Some(median), Some(most), Some(slowest)) =
             (self.percentile(50), self.percentile(99), self.0.last())
         else {
-            return Finding::note("round trips", "not measured: nothing can be read");
+            return RoundTrips::unreadable();
         };
         let what = format!(
             "{} reads: half of them within {}, 99 of 100 within {}, the slowest {}.",

@@ -37,8 +37,11 @@ impl Report {
                 text.push(format!("{}{}", " ".repeat(INDENT), wrapped(&advice, WIDTH, INDENT)));
             }
         }
-        let timings =
-            if self.recommended.as_asked { "These timings bear that:" } else { "Timings that bear that:" };
+        let timings = match self.recommended.as_asked {
+            _ if self.trips.count() == 0 => "Timings, which nothing was measured for:",
+            true => "These timings bear that:",
+            false => "Longer timings bear that:",
+        };
         text.extend([String::new(), timings.to_owned(), String::new()]);
         text.extend(self.recommended.rust().into_iter().map(|line| format!("    {line}")));
         let options = format!("tenure exec {}", self.recommended.options());
