@@ -15,6 +15,7 @@ const READS: usize = 200;
 const ROOM: u32 = 20;
 /// To which a recommended time-out is rounded up.
 const STEP: Duration = Duration::from_millis(500);
+const LEAST_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// From this difference on somebody may care who reads logs of both machines.
 const CLOCKS_APART: Duration = Duration::from_secs(60);
 
@@ -183,10 +184,11 @@ impl Recommended {
     }
 }
 
-/// The defaults, stretched to this time-out: five of them are a lease.
+/// The defaults, stretched or shrunk to this time-out: five of them are a lease. In shorter leases than that of the
+/// least, a margin of a second would leave too little.
 fn scaled(timeout: Duration) -> Result<Config, ConfigError> {
     let longest = Config::MAX_LEASE_DURATION / 5;
-    let timeout = timeout.min(longest);
+    let timeout = timeout.clamp(LEAST_TIMEOUT, longest);
     let renew = Duration::from_millis(u64::try_from(timeout.as_millis() * 5 / 3).unwrap_or(u64::MAX));
     Config::builder("NAME")
         .lease_duration(timeout * 5)
@@ -247,6 +249,20 @@ mod tests {
         let asked = Timings { lease_duration: seconds(60), operation_timeout: seconds(10), ..NONE };
         let recommended = Recommended::new(&asked, &trips(&[100])).unwrap();
         assert!(recommended.as_asked && recommended.config.lease_duration() == Duration::from_secs(60));
+        let millis = |millis| Some(Duration::from_millis(millis));
+        let short = Timings {
+            lease_duration: seconds(2),
+            renew_interval: millis(500),
+            operation_timeout: millis(100),
+            ..NONE
+        };
+        assert!(Recommended::new(&short, &trips(&[4])).unwrap().as_asked);
+        for slow in 6..200 {
+            let recommended = Recommended::new(&short, &trips(&[slow])).unwrap();
+            assert!(
+                !recommended.as_asked && recommended.config.operation_timeout() >= millis(1_500).unwrap()
+            );
+        }
         let tight = Timings { lease_duration: seconds(4), ..NONE };
         assert_eq!(Recommended::new(&tight, &trips(&[1])).unwrap_err().field(), "renew_interval");
     }
