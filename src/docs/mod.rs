@@ -1,4 +1,5 @@
 //! The manual.
 
+pub mod doctor;
 pub mod fencing;
 pub mod rules;

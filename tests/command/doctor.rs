@@ -172,7 +172,7 @@ fn a_distant_database_gets_longer_timings() {
     // For a tenth of a second, eight milliseconds are far away; for three, they are not.
     let tight = ["--lease-duration=2s", "--renew-interval=500ms", "--operation-timeout=100ms"];
     let ended = text(&url, &tight);
-    ended.says(&["note round trips", "renewals would fail on a bad day", "Longer timings bear that:"]);
+    ended.says(&["note round trips", "renewals would fail on a bad day", "It needs longer timings:"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     // What it recommends it accepts, and finds fit, unless the machine has become slower meanwhile.
     let mut recommended = ended.out;
@@ -182,7 +182,7 @@ fn a_distant_database_gets_longer_timings() {
         assert_eq!(options.len(), 5, "{options:?}");
         let again = text(&url, &options);
         assert_eq!(again.code, Some(0), "{again:?}");
-        if again.out.contains("These timings bear that:") {
+        if again.out.contains("These timings suit it:") {
             return;
         }
         recommended = again.out;

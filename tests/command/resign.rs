@@ -23,7 +23,13 @@ fn depose(url: &str, database: &tenure_testground::Database<'_>, extra: &[&str])
     let deposed_at = Instant::now();
     let ended = tenure(url, &[&["resign", "--election", "n", "--yes"], extra].concat());
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
-    ended.says(&["first-", &format!("with fence {}", guard.fence()), "Nobody leads for ", "until about 2"]);
+    let said = ended.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let fence = guard.fence();
+    for words in
+        ["first-", &format!("(fence {fence}) steps down"), "nobody leads \"n\" for ", "until about 2"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
     let row = store.observe("n", OP).unwrap().into_lease().unwrap();
     if row.holder().starts_with("operator-") {
         assert!(!row.is_released() && row.length() == Duration::from_secs(3), "{row:?}");

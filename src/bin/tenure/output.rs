@@ -103,6 +103,9 @@ pub(crate) fn short(duration: Duration) -> String {
     }
 }
 
+/// As wide as any terminal, for sentences.
+pub(crate) const WIDTH: usize = 80;
+
 /// The words of a text in lines of this width; each but the first begins with so many spaces.
 pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let (mut lines, mut used) = (String::new(), indent);

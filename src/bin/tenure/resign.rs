@@ -13,7 +13,7 @@ use tenure::{AnyStore, Bid, Config, Fence, Identity, Lease, Observation, Store, 
 
 use crate::failure::{FAILED, Failure, REFUSED};
 use crate::options::{Bound, StoreOptions};
-use crate::output::{printable, say, short};
+use crate::output::{WIDTH, printable, say, short, wrapped};
 use crate::view::State;
 
 /// How often to try where the leader renews at the same moment.
@@ -113,13 +113,14 @@ impl Resign {
         if !io::stdin().is_terminal() {
             return Err(refused("nobody can be asked here: stdin is no terminal").hint("--yes means it"));
         }
-        eprint!(
-            "{} leads {:?} with fence {}.\nMake it step down? Nobody leads for about {} then. [y/N] ",
+        let question = format!(
+            "{} leads {:?} with fence {}. Make it step down? Nobody leads for about {} then. [y/N]",
             printable(lease.holder()),
             printable(&self.election),
             lease.fence(),
             short(length(lease)),
         );
+        eprint!("{} ", wrapped(&question, WIDTH, 0));
         io::stderr().flush()?;
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer)?;
@@ -131,15 +132,16 @@ impl Resign {
 
     fn tell(&self, leader: &Lease, lease: &Lease) -> Result<ExitCode, Failure> {
         let until = humantime::format_rfc3339_seconds(SystemTime::now() + lease.ttl());
-        say(&format!(
-            "{} held {:?} with fence {} and steps down at its next renewal.\n\
-             Fence {} is nobody's. Nobody leads for {}, until about {until}; then any candidate may.",
+        let said = format!(
+            "{} (fence {}) steps down at its next renewal. Fence {} is nobody's: nobody leads {:?} for {}, until about \
+             {until}; then any candidate may.",
             printable(leader.holder()),
-            printable(&self.election),
             leader.fence(),
             lease.fence(),
+            printable(&self.election),
             short(lease.ttl()),
-        ))?;
+        );
+        say(&wrapped(&said, WIDTH, 0))?;
         Ok(ExitCode::SUCCESS)
     }
 }

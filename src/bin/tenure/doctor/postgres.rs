@@ -84,8 +84,8 @@ fn encryption(found: &PostgresExamination) -> Finding {
             Finding::ok("encryption", format!("a Unix-domain socket {between}; nobody else can listen.{pooled}"))
         }
         None => Finding::note("encryption", format!("plain text {between}.{pooled}")).advice(
-            "on the same host, or in a network that nobody else is in, that is fine; elsewhere whoever is on the \
-             way can read it, and write leases of their own",
+            "fine on one host, or in a network that nobody else is in; elsewhere whoever is on the way can read \
+             leases, and write some of their own",
         ),
     }
 }
@@ -126,10 +126,10 @@ fn rights(found: &PostgresExamination, table: &PostgresTable) -> Finding {
     let mut grants = Vec::new();
     if !found.may_use_schema {
         lacks.insert(0, "USAGE on the schema");
-        grants.push("GRANT USAGE ON SCHEMA .. TO ..".to_owned());
+        grants.push(format!("GRANT USAGE ON SCHEMA .. TO {}", found.role));
     }
     if !missing.is_empty() {
-        grants.push(format!("GRANT {} ON {} TO ..", missing.join(", "), table.name));
+        grants.push(format!("GRANT {} ON {} TO {}", missing.join(", "), table.name, found.role));
     }
     Finding::broken("rights", format!("the role {} lacks {}: nobody can lead.", found.role, lacks.join(", ")))
         .advice(grants.join("; "))

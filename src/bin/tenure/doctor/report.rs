@@ -4,10 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::finding::{Finding, Level, verdict};
 use super::pace::{ClockOffset, Recommended, RoundTrips};
-use crate::output::{printable, wrapped};
+use crate::output::{WIDTH, printable, wrapped};
 
-/// Wide enough for sentences, and as wide as any terminal.
-const WIDTH: usize = 80;
 /// Level and topic are before the text.
 const INDENT: usize = 22;
 
@@ -38,9 +36,9 @@ impl Report {
             }
         }
         let timings = match self.recommended.as_asked {
-            _ if self.trips.count() == 0 => "Timings, which nothing was measured for:",
-            true => "These timings bear that:",
-            false => "Longer timings bear that:",
+            _ if self.trips.count() == 0 => "Timings, though nothing was measured:",
+            true => "These timings suit it:",
+            false => "It needs longer timings:",
         };
         text.extend([String::new(), timings.to_owned(), String::new()]);
         text.extend(self.recommended.rust().into_iter().map(|line| format!("    {line}")));

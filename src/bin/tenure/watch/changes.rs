@@ -91,6 +91,9 @@ fn who(lease: &Lease) -> String {
 }
 
 fn terms(lease: &Lease) -> String {
+    if State::of(lease) != State::Leading {
+        return "over already".to_owned();
+    }
     format!("for {} at a time, {} left", short(lease.length()), short(lease.ttl()))
 }
 
@@ -215,6 +218,7 @@ mod tests {
         assert_eq!(said(Change::Found(Some(released(1)))), last);
         let expired = "expired 2s ago: h1 (fence 1) did not renew, nobody leads";
         assert_eq!(said(Change::Expired(lease(1, 17))), expired);
+        assert_eq!(said(Change::NewTerm(released(2))), "new term: h2 (fence 2), over already");
         let hostile = lease(1, 4).with_payload(Some(b"\x1b[2J".to_vec()));
         assert_eq!(said(Change::Payload(hostile)), "payload of h1 (fence 1): \\u{1b}[2J");
         assert!(said(Change::FenceRegressed(lease(9, 1).fence(), lease(7, 1))).contains("from 9 to 7"));
