@@ -71,6 +71,11 @@ fn the_payload_is_kept_and_the_operator_is_named() {
     assert!(row.holder().starts_with("operator-alice@"), "{row:?}");
     assert_eq!((row.payload(), row.length()), (before.payload(), before.length()));
     assert_eq!(row.fence().get(), before.fence().get() + 1);
+    assert!(crate::fine(&database.dsn(), &["status"]).contains("  deposed  "));
+    let again = tenure(&database.dsn(), &["resign", "--election", "n", "--yes"]);
+    again.complains(1, &["nobody leads \"n\"", "operator-alice@", "are left to wait"]);
+    let unchanged = store.observe("n", OP).unwrap().into_lease().unwrap();
+    assert_eq!(unchanged.version(), row.version(), "the wait does not begin again");
 }
 
 #[test]

@@ -108,6 +108,18 @@ fn humantime_like(at: &str) -> bool {
 }
 
 #[test]
+fn a_hand_over_by_an_operator_is_followed_to_its_end() {
+    let database = Postgres::shared().database();
+    create(&store(&database), "n", "web-0", Duration::from_secs(3));
+    let mut watch = watch(&database.dsn(), &[]);
+    expect(&mut watch, "n: web-0 (fence 1) leads");
+    let ended = crate::tenure(&database.dsn(), &["resign", "--election", "n", "--yes"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    expect(&mut watch, "n: the leader was made to step down by operator-");
+    expect(&mut watch, "is over: anybody may lead");
+}
+
+#[test]
 fn a_store_that_fails_is_told_once_and_so_is_its_return() {
     let server = Postgres::start_new();
     let database = server.database();

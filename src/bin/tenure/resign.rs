@@ -14,7 +14,7 @@ use tenure::{AnyStore, Bid, Config, Fence, Identity, Lease, Observation, Store, 
 use crate::failure::{FAILED, Failure, REFUSED};
 use crate::options::{Bound, StoreOptions};
 use crate::output::{WIDTH, printable, say, short, wrapped};
-use crate::view::State;
+use crate::view::{OPERATOR, State};
 
 /// How often to try where the leader renews at the same moment.
 const TRIES: usize = 10;
@@ -68,7 +68,7 @@ impl Resign {
         let host = rustix::system::uname();
         let user = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER"));
         let user = user.unwrap_or_else(|_| rustix::process::getuid().as_raw().to_string());
-        let operator = Identity::generate(&format!("operator-{user}@{}", host.nodename().to_string_lossy()))
+        let operator = Identity::generate(&format!("{OPERATOR}{user}@{}", host.nodename().to_string_lossy()))
             .map_err(|error| Failure::new(FAILED, error))?;
         for _ in 0..TRIES {
             // The one that was asked about, and no other.
@@ -98,6 +98,10 @@ impl Resign {
         }
         match State::of(&lease) {
             State::Leading => Ok((seen, lease)),
+            State::Deposed => Err(refused(format!(
+                "nobody leads {name:?}: {holder} has made the leader step down, {} are left to wait",
+                short(lease.ttl())
+            ))),
             State::Released => {
                 Err(refused(format!("nobody leads {name:?}: {holder} has released the lease")))
             }

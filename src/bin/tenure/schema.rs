@@ -8,7 +8,7 @@ use tenure::{AnyStore, Store};
 
 use crate::failure::{Failure, is_missing};
 use crate::options::StoreOptions;
-use crate::output::say;
+use crate::output::{printable, say};
 
 /// How long a look may take before the table is made.
 const LOOK: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ impl Init {
             Ok(_) => "is there already, and can carry elections",
             Err(_) => "is there, and can carry elections",
         };
-        say(&format!("{what} {is}"))?;
+        say(&printable(&format!("{what} {is}")))?;
         Ok(ExitCode::SUCCESS)
     }
 }

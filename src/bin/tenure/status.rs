@@ -20,10 +20,12 @@ Examples:
 Times are by the database's clock. LEFT is how long the lease still runs,
 AGE how long ago it was renewed, LENGTH for how long. A row that is `expired`
 has no leader, one that is `released` has none and may be taken at once, and
-`vacant` means that nobody has ever led. On a terminal long texts are cut.
+`vacant` means that nobody has ever led. One that is `deposed` has been taken
+by `tenure resign`: nobody leads until it has run out. On a terminal long texts
+are cut.
 
 With --json each election is an object with these keys:
-  election, state (leading, expired, released, vacant), holder, fence,
+  election, state (leading, deposed, expired, released, vacant), holder, fence,
   timeline (of the server, if it tells), remaining_ms, renewed_ms_ago,
   acquired_ms_ago, length_ms (null once released), payload (null where it is
   not UTF-8), payload_hex. Where there is no row all but two are null.")]
@@ -100,7 +102,7 @@ fn cells(name: &str, lease: Option<&Lease>) -> [String; 8] {
     [
         printable(name),
         state.word().to_owned(),
-        if state == State::Leading { short(lease.ttl()) } else { none() },
+        if state.is_live() { short(lease.ttl()) } else { none() },
         short(view::age(lease)),
         if state == State::Released { none() } else { short(lease.length()) },
         lease.fence().to_string(),

@@ -7,10 +7,15 @@ use tenure::Lease;
 
 use crate::output::printable;
 
+/// What the label of an operator begins with; the user and, behind an `@`, the host follow.
+pub(crate) const OPERATOR: &str = "operator-";
+
 /// Whether somebody leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Leading,
+    /// Live, and nobody's: `tenure resign` made the leader step down, which may still be inside its term.
+    Deposed,
     Expired,
     Released,
 }
@@ -21,18 +26,30 @@ impl State {
             State::Released
         } else if lease.is_expired() {
             State::Expired
+        } else if is_operators(lease.holder()) {
+            State::Deposed
         } else {
             State::Leading
         }
     }
 
+    /// Whether the lease runs.
+    pub(crate) fn is_live(self) -> bool {
+        matches!(self, State::Leading | State::Deposed)
+    }
+
     pub(crate) fn word(self) -> &'static str {
         match self {
             State::Leading => "leading",
+            State::Deposed => "deposed",
             State::Expired => "expired",
             State::Released => "released",
         }
     }
+}
+
+fn is_operators(holder: &str) -> bool {
+    holder.strip_prefix(OPERATOR).is_some_and(|rest| rest.contains('@'))
 }
 
 /// How long ago the lease was last renewed.
@@ -86,10 +103,14 @@ pub(crate) mod tests {
 
     /// A lease of 15 s, renewed at second 100 and looked at so many seconds later.
     pub(crate) fn lease(fence: i64, age: i64) -> Lease {
+        held(&format!("h{fence}"), fence, age)
+    }
+
+    pub(crate) fn held(holder: &str, fence: i64, age: i64) -> Lease {
         let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
         let (acquired_at, renewed_at, expires_at, now) = (at(90), at(100), at(115), at(100 + age));
         let times = LeaseTimes { acquired_at, renewed_at, expires_at, now };
-        Lease::new("n", format!("h{fence}"), Fence::try_from(fence).unwrap(), times).with_mark(1)
+        Lease::new("n", holder, Fence::try_from(fence).unwrap(), times).with_mark(1)
     }
 
     pub(crate) fn released(fence: i64) -> Lease {
@@ -107,6 +128,9 @@ pub(crate) mod tests {
         assert_eq!(State::of(&lease(1, 14)), State::Leading);
         assert_eq!(State::of(&lease(1, 15)), State::Expired);
         assert_eq!(State::of(&released(1)), State::Released);
+        assert_eq!(State::of(&held("operator-alice@web-0-1f", 1, 4)), State::Deposed);
+        assert_eq!(State::of(&held("operator-alice@web-0-1f", 1, 15)), State::Expired);
+        assert_eq!(State::of(&held("operator-7", 1, 4)), State::Leading, "somebody's label");
         assert_eq!(age(&lease(1, 4)), Duration::from_secs(4));
         assert_eq!(age(&lease(1, -4)), Duration::ZERO, "a clock that went back");
     }

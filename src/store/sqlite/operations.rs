@@ -37,12 +37,9 @@ impl<'a> Rows<'a> {
 
     /// What this connection says of itself.
     pub(super) fn setting(&self, pragma: &str) -> Result<String, Failure> {
-        let text = |row: &rusqlite::Row<'_>| row.get::<_, rusqlite::types::Value>(0);
-        Ok(match self.connection.pragma_query_value(None, pragma, text)? {
-            rusqlite::types::Value::Text(text) => text,
-            rusqlite::types::Value::Integer(number) => number.to_string(),
-            other => format!("{other:?}"),
-        })
+        let number = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0).map(|number| number.to_string());
+        let text = |row: &rusqlite::Row<'_>| row.get(0).or_else(|_| number(row));
+        Ok(self.connection.pragma_query_value(None, pragma, text)?)
     }
 
     /// Whether there is a table that can carry elections; an error where there is one that can't.

@@ -3,7 +3,7 @@
 use tenure::{Fence, Lease};
 
 use crate::output::{printable, short};
-use crate::view::{self, State};
+use crate::view::{self, OPERATOR, State};
 
 /// Something that happened to an election between two looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,11 +57,18 @@ impl Change {
             Change::Found(Some(lease)) if State::of(lease) == State::Leading => {
                 format!("{} leads, {}", who(lease), terms(lease))
             }
+            Change::Found(Some(lease)) | Change::NewTerm(lease) if State::of(lease) == State::Deposed => {
+                let left = short(lease.ttl());
+                format!("the leader was made to step down by {}: nobody leads for {left}", who(lease))
+            }
             Change::Found(Some(lease)) => {
                 format!("nobody leads; {} was the last, the lease is {}", who(lease), State::of(lease).word())
             }
             Change::NewTerm(lease) => format!("new term: {}, {}", who(lease), terms(lease)),
             Change::Released(lease) => format!("released by {}: nobody leads", who(lease)),
+            Change::Expired(lease) if lease.holder().starts_with(OPERATOR) => {
+                format!("the wait after {} is over: anybody may lead", who(lease))
+            }
             Change::Expired(lease) => {
                 let ago = short(lease.now().saturating_since(lease.expires_at()));
                 format!("expired {ago} ago: {} did not renew, nobody leads", who(lease))
@@ -91,7 +98,7 @@ fn who(lease: &Lease) -> String {
 }
 
 fn terms(lease: &Lease) -> String {
-    if State::of(lease) != State::Leading {
+    if !State::of(lease).is_live() {
         return "over already".to_owned();
     }
     format!("for {} at a time, {} left", short(lease.length()), short(lease.ttl()))
@@ -144,7 +151,7 @@ impl Seen {
             Some(before) => State::of(before),
             None => {
                 changes.push(Change::NewTerm(now.clone()));
-                State::Leading
+                if State::of(now).is_live() { State::of(now) } else { State::Leading }
             }
         };
         if same_term.is_some_and(|before| before.payload() != now.payload()) {
@@ -154,7 +161,7 @@ impl Seen {
             (earlier, state) if earlier == state => {}
             (_, State::Released) => changes.push(Change::Released(now.clone())),
             (_, State::Expired) => changes.push(Change::Expired(now.clone())),
-            (_, State::Leading) => changes.push(Change::Revived(now.clone())),
+            (_, State::Leading | State::Deposed) => changes.push(Change::Revived(now.clone())),
         }
         changes
     }
@@ -163,7 +170,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::tests::{lease, released};
+    use crate::view::tests::{held, lease, released};
 
     fn words(seen: &mut Seen, now: Option<Lease>) -> Vec<&'static str> {
         seen.look(now).iter().map(Change::word).collect()
@@ -197,6 +204,21 @@ mod tests {
         let foreign = Lease::new("n", "x", lease(4, 2).fence(), times(&lease(4, 2)));
         assert_eq!(words(&mut seen, Some(foreign)), ["new_term"], "the same fence in another hand");
         assert_eq!(words(&mut Seen::appeared(), Some(lease(1, 1))), ["new_term"]);
+    }
+
+    #[test]
+    fn a_deposed_leader_is_told_from_a_new_one() {
+        let mut seen = Seen::default();
+        words(&mut seen, Some(lease(1, 2)));
+        let operator = |age| held("operator-alice@web-0-1f", 2, age);
+        let deposed = seen.look(Some(operator(4)));
+        let said =
+            "the leader was made to step down by operator-alice@web-0-1f (fence 2): nobody leads for 11s";
+        assert_eq!(deposed.iter().map(Change::sentence).collect::<Vec<_>>(), [said]);
+        let over = seen.look(Some(operator(15)));
+        let said = "the wait after operator-alice@web-0-1f (fence 2) is over: anybody may lead";
+        assert_eq!(over.iter().map(Change::sentence).collect::<Vec<_>>(), [said]);
+        assert_eq!(Seen::default().look(Some(operator(4)))[0].word(), "found");
     }
 
     fn times(lease: &Lease) -> tenure::LeaseTimes {
