@@ -1,7 +1,7 @@
 //! `watch`: what it reports, and how it ends.
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure::{Bid, PostgresStore, Renewal, SqliteStore, Store};
 use tenure_testground::{Postgres, Process, await_until, mute_listener};
@@ -186,6 +186,15 @@ fn it_ends_quietly_when_nobody_reads_any_more() {
     assert!(first.contains("nobody has ever led"), "{first}");
     // Nothing happens in the election: it is not a line that it could not write.
     drop(out);
+    let mut status = None;
+    let begun = Instant::now();
+    while status.is_none() && begun.elapsed() < LIMIT {
+        status = child.try_wait().unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if status.is_none() {
+        child.kill().unwrap();
+    }
     let ended = crate::Ended::of(child.wait_with_output().unwrap());
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
 }

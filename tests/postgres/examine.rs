@@ -252,6 +252,27 @@ fn b22_a_foreign_search_path_slips_nothing_in() {
 }
 
 #[test]
+fn a_list_is_ordered_by_bytes_whatever_the_collation() {
+    let database = Postgres::shared().database();
+    let store = store(&database);
+    database.execute(r#"ALTER TABLE leader_election ALTER name TYPE text COLLATE "en-x-icu""#);
+    let names = ["B", "Z", "a", "b", "\u{e4}"];
+    for name in names.iter().rev() {
+        create(&store, name, "h");
+    }
+    let dictionary: Vec<String> = database
+        .client()
+        .query("SELECT name FROM leader_election ORDER BY 1", &[])
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    assert_ne!(dictionary, names, "the collation is another");
+    let list = store.list(OP).unwrap();
+    assert_eq!(list.iter().map(tenure::Lease::name).collect::<Vec<_>>(), names);
+}
+
+#[test]
 fn rule_7_a_locked_table_holds_nobody_up() {
     let database = Postgres::shared().database();
     let store = store(&database);
