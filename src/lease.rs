@@ -210,6 +210,9 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// 1,000: how many leases [`Store::list`](crate::Store::list) gives at the most.
+    pub const MAX_LISTED: usize = 1_000;
+
     /// For authors of stores: the lease as the store has it, without payload, mark and timeline.
     #[must_use]
     pub fn new(name: impl Into<String>, holder: impl Into<String>, fence: Fence, times: LeaseTimes) -> Lease {

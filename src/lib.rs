@@ -51,7 +51,7 @@
 //! # Features
 //!
 //! `postgres` (default): the store in a PostgreSQL table, `PostgresStore`. `sqlite`: the store in a file, `SqliteStore`,
-//! for the processes of one host. `testing`: the acceptance suite for authors of stores, and a clock set by hand.
+//! for the processes of one host. `cli`: the command `tenure`; see [`docs::doctor`] for a part of it. `testing`: the acceptance suite for authors of stores, and a clock set by hand.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -90,9 +90,11 @@ pub use identity::{Identity, IdentityError};
 pub use lease::{Bid, Fence, InvalidFence, Lease, LeaseTimes, Observation, Renewal, Timestamp, Version};
 pub use status::{Role, Status};
 #[cfg(feature = "postgres")]
-pub use store::postgres::{PostgresBuilder, PostgresConfigError, PostgresStore};
+pub use store::postgres::{
+    PostgresBuilder, PostgresConfigError, PostgresExamination, PostgresStore, PostgresTable,
+};
 #[cfg(feature = "sqlite")]
-pub use store::sqlite::{SqliteBuilder, SqliteStore};
+pub use store::sqlite::{SqliteBuilder, SqliteExamination, SqliteStore};
 pub use store::{AnyStore, MemoryStore, Store, StoreError};
 #[cfg(any(test, feature = "testing"))]
 pub use store::{RowHold, RowSnapshot, acceptance};

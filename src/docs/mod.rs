@@ -5,6 +5,7 @@
 //! | [`guide`] | from nothing to a service in production: the work loop, timings, ending, testing |
 //! | [`fencing`] | keeping the writes of a superseded leader out of the data |
 //! | [`operating`] | who leads, forced hand-overs, drills, PgBouncer, monitoring, the log, backups |
+//! | [`doctor`] | what `tenure doctor` says of a server, and how to read it |
 //! | [`limits`] | what is outside any guarantee, and what is not done |
 //! | [`rules`] | the eighteen rules that the promise rests on, by number |
 //! | [`design`] | why there are never two leaders: the argument, the drafts that fell, what each layer of tests shows |
@@ -15,6 +16,7 @@
 
 pub mod comparison;
 pub mod design;
+pub mod doctor;
 pub mod failures;
 pub mod fencing;
 pub mod guide;

@@ -22,7 +22,8 @@
 //! next look. Where that can't be done:
 //!
 //! ```sql
-//! -- make the leader step down: its next renewal no longer matches, and the others lead one lease later
+//! -- make the leader step down, as `tenure resign` does with more care: its next renewal no longer matches, and
+//! -- the others lead one lease later
 //! UPDATE leader_election SET holder = 'operator', fence = fence + 1 WHERE name = 'invoice-reconciler';
 //! ```
 //!

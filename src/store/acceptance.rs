@@ -1,6 +1,7 @@
 //! The acceptance suite: what a [`Store`] has to do, as checks that its author runs (feature `testing`).
 //!
-//! A store that passes every check can carry an election; there are no optional ones. Wrap the store in a
+//! A store that passes every check can carry an election; there are no optional ones. What is optional is to list: a store
+//! that has no [`list`](Store::list) of its own passes the checks about it. Wrap the store in a
 //! [`Subject`] and call [`run_all`], or go through [`checks`] where each check should be a test of its own:
 //!
 //! ```
@@ -40,6 +41,7 @@ macro_rules! ensure {
 mod acquire;
 mod bench;
 mod contention;
+mod list;
 mod renew;
 #[cfg(test)]
 mod tests;
@@ -216,6 +218,8 @@ const CHECKS: &[Check] = checks! {
     "9": renew::release_twice_or_late_is_no_error,
     "8": renew::elections_do_not_touch_each_other,
     "14": values::observing_writes_nothing,
+    "14": list::a_list_has_every_row_as_it_is_in_order,
+    "14": list::listing_writes_nothing,
     "8": values::answers_are_the_row,
     "8": values::payloads_come_back_byte_for_byte,
     "9": values::the_last_write_decides_the_payload,

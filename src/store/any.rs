@@ -132,6 +132,10 @@ impl Store for AnyStore {
         self.store().observe(name, timeout)
     }
 
+    fn list(&self, timeout: Duration) -> Result<Vec<Lease>, StoreError> {
+        self.store().list(timeout)
+    }
+
     fn lease_table(&self) -> Option<String> {
         self.store().lease_table()
     }
@@ -178,6 +182,7 @@ mod tests {
         assert!(stores[0].renew(&renewal, SECOND).unwrap().is_some());
         stores[0].release("n", "h", lease.fence(), SECOND).unwrap();
         assert!(stores[1].observe("n", SECOND).unwrap().lease().unwrap().is_released());
+        assert_eq!(stores[1].list(SECOND).unwrap().len(), 1);
         assert!(stores[0].ensure_schema().is_ok());
     }
 

@@ -255,4 +255,13 @@ impl Store for MemoryStore {
             None => Observation::vacant(state.timeline),
         })
     }
+
+    fn list(&self, timeout: Duration) -> Result<Vec<Lease>, StoreError> {
+        let state = self.state(timeout)?;
+        let now = self.now(&state);
+        let mut rows: Vec<_> = state.rows.iter().collect();
+        rows.sort_unstable_by_key(|(name, _)| *name);
+        rows.truncate(Lease::MAX_LISTED);
+        Ok(rows.into_iter().map(|(name, row)| state.lease(name, row, now)).collect())
+    }
 }

@@ -23,6 +23,9 @@ pub use memory::MemoryStore;
 #[cfg(any(test, feature = "testing"))]
 pub use memory::{RowHold, RowSnapshot};
 
+/// "Feature not supported": what a store answers that can't list.
+pub(crate) const NOT_SUPPORTED: &str = "0A000";
+
 /// A database that can hold a lease.
 ///
 /// Each call may block for about `timeout` and not longer: the whole of it, waiting for a connection included.
@@ -64,6 +67,18 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Nothing was learned.
     fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError>;
 
+    /// Reads the rows of all elections without writing anything, for people and tools: in the order of their names,
+    /// byte by byte, and not more than the first [`Lease::MAX_LISTED`]. All carry the same `now`.
+    ///
+    /// An election never decides by it. A store that wraps another passes its answer on.
+    ///
+    /// # Errors
+    /// Nothing was learned. Unless overridden: fatal, with the SQLSTATE `0A000`, since this store can't list.
+    fn list(&self, timeout: Duration) -> Result<Vec<Lease>, StoreError> {
+        let _ = timeout;
+        Err(StoreError::fatal("this store can't list its elections").with_sqlstate(NOT_SUPPORTED))
+    }
+
     /// The table that the lease is in, where that is one of a PostgreSQL database with the columns that
     /// `PostgresStore` gives it: as SQL, with its schema, quoted. Terms of such a store can be looked up inside a
     /// transaction of the caller's (`Term::commit`). A store that wraps another passes its answer on.
@@ -87,6 +102,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError> {
         (**self).observe(name, timeout)
+    }
+
+    fn list(&self, timeout: Duration) -> Result<Vec<Lease>, StoreError> {
+        (**self).list(timeout)
     }
 
     fn lease_table(&self) -> Option<String> {

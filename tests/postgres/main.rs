@@ -11,6 +11,7 @@ mod commit_waits;
 mod connecting;
 mod durability;
 mod errors;
+mod examine;
 mod fencing;
 mod frozen;
 mod log_sink;

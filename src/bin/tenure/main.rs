@@ -4,10 +4,18 @@
 
 #![forbid(unsafe_code)]
 
+mod completions;
+mod doctor;
 mod failure;
 mod options;
+mod output;
+mod resign;
 mod schema;
+mod status;
+mod view;
+mod watch;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +39,16 @@ enum Command {
     Schema(schema::Schema),
     /// Create the table, and for SQLite the file, where it is missing.
     Init(schema::Init),
+    /// Show who leads.
+    Status(status::Status),
+    /// Follow what changes: new terms, releases, expiries, failures.
+    Watch(watch::Watch),
+    /// Make the leader of an election step down.
+    Resign(resign::Resign),
+    /// Examine whether a database can carry elections, and say what to mend.
+    Doctor(doctor::Doctor),
+    /// Print what a shell needs to complete commands and options.
+    Completions(completions::Completions),
 }
 
 fn main() -> ExitCode {
@@ -39,16 +57,26 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Command::Schema(schema) => schema.run(),
         Command::Init(init) => init.run(),
+        Command::Status(status) => status.run(),
+        Command::Watch(watch) => watch.run(),
+        Command::Resign(resign) => resign.run(),
+        Command::Doctor(doctor) => doctor.run(),
+        Command::Completions(completions) => completions.run(),
     };
     ended.unwrap_or_else(|failure: Failure| failure.tell())
 }
 
-/// Log lines go to stderr, where `--verbose` or RUST_LOG asks for them.
+/// Log lines go to stderr, where `--verbose` or RUST_LOG asks for them; what they quote does not command a terminal.
 fn start_logging(verbose: u8) {
     let level = match verbose {
         0 => "off",
         1 => "tenure=info",
         _ => "tenure=trace",
     };
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).init();
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level))
+        .format(|out, record| {
+            let (at, level) = (out.timestamp_millis(), record.level());
+            writeln!(out, "{at} {level:5} {}", output::printable(&record.args().to_string()))
+        })
+        .init();
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use tenure::{AnyStore, Config, ConfigBuilder};
+use tenure::{AnyStore, Config, ConfigBuilder, PostgresStore, SqliteStore, StoreError};
 
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 
 /// Where the lease is.
 #[derive(Clone, Debug, Args)]
@@ -15,13 +15,95 @@ pub(crate) struct StoreOptions {
     /// A password in it can be read by everybody who may list processes here; the environment is the place for it.
     #[arg(long, value_name = "URL", env = "TENURE_STORE", hide_env_values = true)]
     pub(crate) store: String,
+    /// The table, where it is not called leader_election, or not in the schema public.
+    #[arg(long, value_name = "[SCHEMA.]NAME", value_parser = table_name)]
+    table: Option<TableName>,
 }
 
 impl StoreOptions {
     /// Connects to nothing and opens no file.
     pub(crate) fn open(&self) -> Result<AnyStore, Failure> {
-        Ok(AnyStore::open(&self.store)?)
+        let store = AnyStore::open(&self.store)?;
+        let Some(table) = &self.table else { return Ok(store) };
+        Ok(match (store, &table.schema) {
+            (AnyStore::Postgres(_), schema) => {
+                let builder = PostgresStore::builder(&self.store).table(&table.name);
+                let builder = match schema {
+                    Some(schema) => builder.schema(schema),
+                    None => builder,
+                };
+                AnyStore::Postgres(builder.build().map_err(StoreError::from)?)
+            }
+            (AnyStore::Sqlite(store), None) => {
+                AnyStore::Sqlite(SqliteStore::builder(store.path()).table(&table.name).open()?)
+            }
+            (AnyStore::Sqlite(_), Some(_)) => {
+                return Err(Failure::new(
+                    FAILED,
+                    "--table: there are no schemas in SQLite, give the name alone",
+                )
+                .hint("a name that has a dot in it goes in double quotes: --table '\"my.table\"'"));
+            }
+            _ => return Err(Failure::new(FAILED, "--table: this store has no table")),
+        })
     }
+}
+
+/// A table, with its schema or without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableName {
+    schema: Option<String>,
+    name: String,
+}
+
+/// As in SQL: a dot between the two, and double quotes around whatever has a dot or a quote in it. Capitals are kept
+/// all the same, as in the rest of the crate.
+fn table_name(text: &str) -> Result<TableName, String> {
+    let (mut parts, mut name) = (Vec::new(), String::new());
+    let mut rest = text.chars().peekable();
+    let mut quoted = false;
+    while let Some(c) = rest.next() {
+        match c {
+            // Two of them in quotes stand for one.
+            '"' if quoted && rest.next_if_eq(&'"').is_some() => name.push('"'),
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(std::mem::take(&mut name)),
+            c => name.push(c),
+        }
+    }
+    let schema = parts.pop();
+    if quoted || !parts.is_empty() {
+        return Err("is not NAME or SCHEMA.NAME".to_owned());
+    }
+    if name.is_empty() || schema.as_ref().is_some_and(String::is_empty) {
+        return Err("is empty, or a part of it is".to_owned());
+    }
+    Ok(TableName { schema, name })
+}
+
+/// `3s`, `500ms`, `1m 30s`: as long as a [`Config`] would take it.
+fn time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time < Config::MIN_DURATION || time > Config::MAX_LEASE_DURATION {
+        return Err("is not between 1ms and 31days".to_owned());
+    }
+    Ok(time)
+}
+
+/// How long a look or a change may take.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Bound {
+    /// The bound of one call to the database.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
+    pub(crate) operation_timeout: Duration,
+}
+
+/// How often to look.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Pace {
+    /// How often to look.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
+    pub(crate) retry_period: Duration,
 }
 
 /// How an election is run.
@@ -61,5 +143,43 @@ impl Timings {
         ];
         let given = set.into_iter().filter_map(|(value, set)| Some((value?, set)));
         given.fold(builder, |builder, (value, set)| set(builder, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_named_as_in_sql() {
+        let parsed = |text: &str| table_name(text).map(|table| (table.schema, table.name));
+        let of = |schema: Option<&str>, name: &str| Ok((schema.map(str::to_owned), name.to_owned()));
+        assert_eq!(parsed("leases"), of(None, "leases"));
+        assert_eq!(parsed("ops.Leases"), of(Some("ops"), "Leases"));
+        assert_eq!(parsed(r#""my.ops"."the ""table""""#), of(Some("my.ops"), r#"the "table""#));
+        for wrong in ["", ".x", "x.", "a.b.c", "\"a", "\"\""] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_that_no_election_could_have_are_refused() {
+        assert_eq!(time("1m 30s"), Ok(Duration::from_secs(90)));
+        for wrong in ["", "3", "0s", "1us", "32days", "soon"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_table_goes_to_the_store_that_has_one() {
+        let open = |store: &str, table: &str| {
+            let options = StoreOptions { store: store.into(), table: table_name(table).ok() };
+            options.open().map(|store| format!("{store:?}")).map_err(|failure| format!("{failure:?}"))
+        };
+        assert!(open("postgres://u:S3cr3t@h/d", "ops.leases").unwrap().contains(r#"\"ops\".\"leases\""#));
+        assert!(open("postgres:///d", "leases").is_err(), "what the store says of the rest");
+        assert!(open("sqlite:/x", "\"a.b\"").unwrap().contains("a.b"));
+        assert!(open("sqlite:/x", "ops.leases").unwrap_err().contains("no schemas"));
+        assert!(open("memory:", "leases").unwrap_err().contains("no table"));
     }
 }

@@ -1,6 +1,7 @@
 //! Proof that every check can fail: for each promise a store that breaks it, and the words in which it is told.
 
 use super::*;
+use crate::lease::{Bid, Lease};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod broken;
@@ -90,6 +91,15 @@ const TABLE: &[(Fault, &str, &str)] = &[
     (Fault::ReleaseTouchesEveryElection, "elections_do_not_touch_each_other", "of another election changed"),
     (Fault::ObserveWrites, "observing_writes_nothing", "observation 0 found"),
     (Fault::ObserveCreates, "observing_writes_nothing", "has a row"),
+    (Fault::ListForgetsReleased, "a_list_has_every_row_as_it_is_in_order", "is not in a list of 4"),
+    (Fault::ListByDictionary, "a_list_has_every_row_as_it_is_in_order", "comes behind"),
+    (Fault::ListWithoutPayload, "a_list_has_every_row_as_it_is_in_order", "and the row is"),
+    (Fault::ListWithoutTimeline, "a_list_has_every_row_as_it_is_in_order", "carries timeline None"),
+    (Fault::ListReadsItsClockEachTime, "a_list_has_every_row_as_it_is_in_order", "by different clocks"),
+    (Fault::ListCallsAllLive, "a_list_has_every_row_as_it_is_in_order", "is expired: false in a list"),
+    (Fault::ListIsTooLong, "a_list_has_every_row_as_it_is_in_order", "a list has 1001 rows"),
+    (Fault::ListFails, "a_list_has_every_row_as_it_is_in_order", "an undisturbed call failed: later"),
+    (Fault::ListWrites, "listing_writes_nothing", "a list changed the row"),
     (Fault::AnswerWithoutMark, "answers_are_the_row", "a create answered"),
     (Fault::ClockReadTwice, "answers_are_the_row", "read its clock twice"),
     (Fault::PayloadDropped, "payloads_come_back_byte_for_byte", "of Some(0) bytes gave None"),
@@ -198,6 +208,27 @@ fn the_same_store_without_a_fault_passes() {
         scope.spawn(|| run_all(&Broken::new(Fault::Nothing, None)));
         scope.spawn(|| run_all(&Broken::new(Fault::Nothing, Some(3))));
     });
+}
+
+#[test]
+fn a_store_that_cannot_list_passes_nevertheless() {
+    let store = Broken::new(Fault::NoList, None);
+    assert_eq!(store.list(Duration::ZERO).unwrap_err().sqlstate(), Some("0A000"));
+    for check in checks().iter().filter(|check| check.name().contains("list")) {
+        check.run(&store).unwrap();
+    }
+}
+
+#[test]
+fn a_list_that_is_full_may_end_before_the_checks_own_rows() {
+    let store = MemoryStore::new();
+    for n in 0..Lease::MAX_LISTED {
+        store
+            .acquire(&Bid::new(&format!("{n:04}"), "h", Duration::from_secs(1)), Duration::from_secs(1))
+            .unwrap();
+    }
+    check("a_list_has_every_row_as_it_is_in_order").run(&store).unwrap();
+    assert_eq!(store.list(Duration::from_secs(1)).unwrap().len(), Lease::MAX_LISTED);
 }
 
 #[test]

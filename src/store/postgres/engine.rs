@@ -22,10 +22,14 @@ pub(super) enum Kind {
     Renew,
     Release,
     Observe,
+    /// All rows.
+    List,
     /// The table's DDL.
     CreateTable,
     /// The catalog's account of the table.
     Inspect,
+    /// What the server, the role and the table are like.
+    Examine,
 }
 
 /// A parameter that can travel to another thread.
@@ -53,11 +57,16 @@ impl Call {
     }
 
     fn waits_for_locks(&self) -> bool {
-        matches!(self.kind, Kind::Create | Kind::TakeOver | Kind::Renew | Kind::Release)
+        matches!(self.kind, Kind::Create | Kind::TakeOver | Kind::Renew | Kind::Release | Kind::Examine)
+    }
+
+    /// Its rows say whether they come from a standby.
+    fn only_looks(&self) -> bool {
+        matches!(self.kind, Kind::Observe | Kind::List)
     }
 
     fn tells_timeline(&self) -> bool {
-        matches!(self.kind, Kind::Create | Kind::TakeOver | Kind::Renew | Kind::Observe)
+        !matches!(self.kind, Kind::Release | Kind::CreateTable | Kind::Inspect)
     }
 }
 
@@ -94,6 +103,11 @@ impl Engine {
 
     pub(super) fn source(&self) -> String {
         self.source.describe()
+    }
+
+    /// A connection for something else than a [`Call`].
+    pub(super) fn session(&self, until: Instant) -> Result<Box<dyn Session>, StoreError> {
+        self.source.session(until, false)
     }
 
     pub(super) fn timeline_available(&self) -> Option<bool> {
@@ -148,8 +162,10 @@ impl Engine {
             Kind::Renew => &statements.renew,
             Kind::Release => &statements.release,
             Kind::Observe => &statements.observe,
+            Kind::List => &statements.list,
             Kind::CreateTable => &self.ddl,
             Kind::Inspect => super::schema::INSPECT,
+            Kind::Examine => &statements.examine,
         };
         let patience = patience(until.saturating_duration_since(Instant::now()));
         let mut parameters: Vec<Typed<'_>> = Vec::with_capacity(call.parameters.len() + 1);
@@ -170,7 +186,7 @@ impl Engine {
         with_timeline: bool,
         session: Box<dyn Session>,
     ) -> Result<Vec<Row>, StoreError> {
-        if call.kind == Kind::Observe && rows.first().is_some_and(row::is_standby) {
+        if call.only_looks() && rows.first().is_some_and(row::is_standby) {
             session.discard(true);
             return Err(error::standby());
         }
@@ -180,7 +196,7 @@ impl Engine {
         Ok(rows)
     }
 
-    fn failure(&self, error: Error, session: Box<dyn Session>, until: Instant) -> StoreError {
+    pub(super) fn failure(&self, error: Error, session: Box<dyn Session>, until: Instant) -> StoreError {
         if !error::session_survives(&error) {
             session.discard(error::sqlstate(&error) == Some(error::READ_ONLY));
         }

@@ -20,6 +20,7 @@ mod connection;
 mod dsn;
 mod engine;
 mod error;
+mod examine;
 pub(crate) mod fenced;
 mod pool;
 mod resolver;
@@ -30,6 +31,7 @@ mod sql;
 mod table;
 
 pub use builder::{PostgresBuilder, PostgresConfigError};
+pub use examine::{PostgresExamination, PostgresTable};
 
 use engine::{Call, Engine, Kind, Parameter};
 use row::Micros;
@@ -185,6 +187,18 @@ impl PostgresStore {
         self.0.context().timeline_available()
     }
 
+    /// Looks at the server, its settings, the role, the path to it and the table: everything that a person wants to
+    /// know who is about to run elections there. Judges nothing but the table's shape, and needs no right on it.
+    ///
+    /// Writes nothing and leaves nothing behind. About a dozen round trips, on up to two connections at the same
+    /// time; what it waits for, and what the server waits for on its behalf, is bounded by `timeout`.
+    ///
+    /// # Errors
+    /// As any call: no connection, no log-in. A table that is missing, or can't be used, is a finding and no error.
+    pub fn examine(&self, timeout: Duration) -> Result<PostgresExamination, StoreError> {
+        self.0.call(timeout, examine::examine)
+    }
+
     fn lease(&self, call: Call, name: &str, timeout: Duration) -> Result<Option<Lease>, StoreError> {
         let name = name.to_owned();
         self.0.call(timeout, move |engine, until| {
@@ -262,6 +276,13 @@ impl Store for PostgresStore {
                 Some(row) => row::observation(row, &name),
                 None => Err(StoreError::retryable("the database answered an observation with nothing")),
             }
+        })
+    }
+
+    fn list(&self, timeout: Duration) -> Result<Vec<Lease>, StoreError> {
+        self.0.call(timeout, |engine, until| {
+            let rows = engine.rows(&Call::new(Kind::List, Vec::new()), until)?;
+            rows.iter().filter_map(|row| row::listed(row).transpose()).collect()
         })
     }
 

@@ -99,6 +99,14 @@ pub(super) fn observation(row: &Row, name: &str) -> Result<Observation, StoreErr
     }
 }
 
+/// What a list's row says, if it is one of an election.
+pub(super) fn listed(row: &Row) -> Result<Option<Lease>, StoreError> {
+    match get::<Option<String>>(row, 10)? {
+        Some(name) => lease(row, &name).map(Some),
+        None => Ok(None),
+    }
+}
+
 fn timeline(row: &Row) -> Result<Option<u32>, StoreError> {
     let timeline: Option<i64> = get(row, 8)?;
     Ok(timeline.and_then(|timeline| u32::try_from(timeline).ok()))

@@ -65,20 +65,37 @@ pub(super) fn ensure(engine: &Engine, until: Instant) -> Result<(), StoreError> 
 }
 
 fn is_there(engine: &Engine, until: Instant) -> Result<bool, StoreError> {
+    match look(engine, until)? {
+        Found::Nothing => Ok(false),
+        Found::Fit => Ok(true),
+        Found::Unfit(complaint) => {
+            let table = engine.table();
+            Err(StoreError::fatal(format!("the table {table} can't carry elections: {complaint}")))
+        }
+    }
+}
+
+/// What is there under the table's name.
+pub(super) enum Found {
+    Nothing,
+    /// It can carry elections.
+    Fit,
+    /// It can't, for this reason.
+    Unfit(String),
+}
+
+/// Looks into the catalog, which every role may read.
+pub(super) fn look(engine: &Engine, until: Instant) -> Result<Found, StoreError> {
     let table = engine.table();
     let parameters = vec![Parameter::text(table.schema()), Parameter::text(table.name())];
     // The catalog's names are of a type of their own, which text is compared with as text.
     let rows = engine.rows(&Call::new(Kind::Inspect, parameters), until)?;
     let columns = rows.iter().map(Column::of).collect::<Result<Vec<_>, _>>()?;
-    if columns.is_empty() {
-        return Ok(false);
-    }
-    match complaint(&columns) {
-        None => Ok(true),
-        Some(complaint) => {
-            Err(StoreError::fatal(format!("the table {table} can't carry elections: {complaint}")))
-        }
-    }
+    Ok(match complaint(&columns) {
+        _ if columns.is_empty() => Found::Nothing,
+        None => Found::Fit,
+        Some(complaint) => Found::Unfit(complaint),
+    })
 }
 
 /// Unique violation in the catalog; table, type or other object exists; and in rare cases "tuple concurrently

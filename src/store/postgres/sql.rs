@@ -12,6 +12,7 @@
 //!   precedence and group from the left; parentheses say what is meant.
 
 use super::table::Table;
+use crate::lease::Lease;
 
 const EQ: &str = "OPERATOR(pg_catalog.=)";
 const NE: &str = "OPERATOR(pg_catalog.<>)";
@@ -47,6 +48,8 @@ pub(super) struct Statements {
     pub(super) renew: String,
     pub(super) release: String,
     pub(super) observe: String,
+    pub(super) list: String,
+    pub(super) examine: String,
 }
 
 impl Statements {
@@ -58,6 +61,8 @@ impl Statements {
             renew: renew(table, timeline),
             release: release(table),
             observe: observe(table, timeline),
+            list: list(table, timeline),
+            examine: super::examine::statement(timeline),
         }
     }
 }
@@ -210,6 +215,21 @@ fn observe(table: &Table, timeline: &str) -> String {
   FROM (SELECT pg_catalog.clock_timestamp() AS now, {timeline} AS timeline,
                pg_catalog.pg_is_in_recovery() AS standby) AS moment
   LEFT JOIN {table} AS lease ON lease.name {EQ} $1"
+    )
+}
+
+/// All rows in the order of their names, byte by byte, as those of [`observe`] with the name behind. Always one at
+/// least: without any election all of its columns are null but those of the moment, which is the same for all.
+fn list(table: &Table, timeline: &str) -> String {
+    let limit = Lease::MAX_LISTED;
+    format!(
+        "SELECT lease.holder, lease.fence, lease.acquired_at, lease.renewed_at, lease.expires_at,
+       lease.payload, lease.mark, moment.now, moment.timeline, moment.standby, lease.name
+  FROM (SELECT pg_catalog.clock_timestamp() AS now, {timeline} AS timeline,
+               pg_catalog.pg_is_in_recovery() AS standby) AS moment
+  LEFT JOIN (SELECT *, xmin::pg_catalog.text::bigint AS mark FROM {table}
+              ORDER BY name COLLATE pg_catalog.\"C\" LIMIT {limit}) AS lease ON true
+ ORDER BY lease.name COLLATE pg_catalog.\"C\""
     )
 }
 

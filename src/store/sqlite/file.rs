@@ -14,8 +14,8 @@ use super::error::Failure;
 /// Which file it is, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    device: u64,
-    inode: u64,
+    pub(super) device: u64,
+    pub(super) inode: u64,
 }
 
 /// Which file is there now; `None` if there is none.

@@ -14,12 +14,14 @@ mod boot;
 mod builder;
 mod engine;
 mod error;
+mod examine;
 mod file;
 mod operations;
 mod row;
 mod schema;
 
 pub use builder::SqliteBuilder;
+pub use examine::SqliteExamination;
 
 use engine::Engine;
 use error::Failure;
@@ -184,6 +186,17 @@ impl SqliteStore {
     pub fn ensure_schema(&self) -> Result<(), StoreError> {
         self.call(&self.0.writer, SCHEMA_TIMEOUT, |engine, until| engine.ensure_schema(until))
     }
+
+    /// Looks at the file, where it is, who else has it open, and the table: what a person wants to know who is about to
+    /// run elections there. Opens it as every participant does, takes the write lock for a moment, and writes nothing.
+    /// Blocks for no longer than `timeout`.
+    ///
+    /// # Errors
+    /// As any call: no file, or one that can't be used where it is. A table that is missing or of the wrong shape, and
+    /// a write lock that was not to be had in half the time, are findings and no errors.
+    pub fn examine(&self, timeout: Duration) -> Result<SqliteExamination, StoreError> {
+        self.call(&self.0.writer, timeout, examine::examine)
+    }
 }
 
 impl fmt::Debug for SqliteStore {
@@ -219,5 +232,9 @@ impl Store for SqliteStore {
         })?;
         // No timeline: see `operations`.
         Ok(lease.map_or(Observation::vacant(None), Observation::of))
+    }
+
+    fn list(&self, timeout: Duration) -> Result<Vec<Lease>, StoreError> {
+        self.call(&self.0.reader, timeout, |engine, until| engine.read(until, |rows| rows.all()))
     }
 }

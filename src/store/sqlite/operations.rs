@@ -35,10 +35,37 @@ impl<'a> Rows<'a> {
         schema::is_there(self.connection, self.table).map(drop)
     }
 
+    /// What this connection says of itself.
+    pub(super) fn setting(&self, pragma: &str) -> Result<String, Failure> {
+        let number = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0).map(|number| number.to_string());
+        let text = |row: &rusqlite::Row<'_>| row.get(0).or_else(|_| number(row));
+        Ok(self.connection.pragma_query_value(None, pragma, text)?)
+    }
+
+    /// Whether there is a table that can carry elections; an error where there is one that can't.
+    pub(super) fn has_table(&self) -> Result<bool, Failure> {
+        schema::is_there(self.connection, self.table)
+    }
+
     /// The lease, with the time after it was read.
     pub(super) fn find(&self, name: &str) -> Result<Option<Lease>, Failure> {
         let stored = self.stored(name)?;
         Ok(stored.map(|stored| stored.lease(name, self.boot, self.boot.now())))
+    }
+
+    /// All leases by name, with the time after they were read.
+    pub(super) fn all(&self) -> Result<Vec<Lease>, Failure> {
+        // The name is not the first column, so that the others are where they always are.
+        let sql = format!(
+            "SELECT {COLUMNS}, name FROM {} ORDER BY name COLLATE BINARY LIMIT {}",
+            self.table,
+            Lease::MAX_LISTED
+        );
+        let mut statement = self.connection.prepare(&sql)?;
+        let rows = statement.query_map([], |row| Ok((row.get::<_, String>("name")?, Stored::of(row)?)))?;
+        let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+        let now = self.boot.now();
+        Ok(rows.into_iter().map(|(name, stored)| stored.lease(&name, self.boot, now)).collect())
     }
 
     /// The lease at the time of a write.

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::fault::Fault;
 use crate::lease::{Bid, Fence, Lease, LeaseTimes, Observation, Renewal, Timestamp, Version};
 use crate::store::acceptance::Subject;
-use crate::store::{Store, StoreError};
+use crate::store::{NOT_SUPPORTED, Store, StoreError};
 use crate::time::{Clock, SystemClock};
 
 #[derive(Clone, Debug)]
@@ -143,6 +143,33 @@ impl Broken {
             .with_payload(row.payload.clone())
             .with_mark(row.mark)
             .with_timeline(self.timeline)
+    }
+
+    fn listed(&self, rows: &HashMap<String, Row>) -> Vec<Lease> {
+        let mut now = self.now();
+        let mut list = Vec::new();
+        for (name, row) in
+            rows.iter().filter(|(_, row)| !(self.is(Fault::ListForgetsReleased) && row.is_released()))
+        {
+            let mut row = row.clone();
+            match self.fault {
+                Fault::ListReadsItsClockEachTime => now = now + Duration::from_micros(1),
+                Fault::ListWithoutPayload => row.payload = None,
+                Fault::ListCallsAllLive => now = Timestamp::from_micros(-1),
+                _ => {}
+            }
+            let lease = self.answer(name, &row, now);
+            list.push(if self.is(Fault::ListWithoutTimeline) { lease.with_timeline(None) } else { lease });
+        }
+        let dictionary = |name: &str| name.to_lowercase().replace('\u{e4}', "a");
+        list.sort_by_key(|lease| match self.fault {
+            Fault::ListByDictionary => dictionary(lease.name()),
+            _ => lease.name().to_owned(),
+        });
+        while self.is(Fault::ListIsTooLong) && list.len() <= Lease::MAX_LISTED {
+            list.push(list[0].clone());
+        }
+        list
     }
 
     fn other_timeline(&self, bid: &Bid<'_>) -> bool {
@@ -414,6 +441,17 @@ impl Store for Broken {
             None if self.is(Fault::VacantWithoutTimeline) => Observation::vacant(None),
             None => Observation::vacant(self.timeline),
         })
+    }
+
+    fn list(&self, _timeout: Duration) -> Result<Vec<Lease>, StoreError> {
+        let mut state = self.shared.0.lock();
+        match self.fault {
+            Fault::NoList => return Err(StoreError::fatal("none").with_sqlstate(NOT_SUPPORTED)),
+            Fault::ListFails => return Err(StoreError::retryable("later").with_sqlstate(NOT_SUPPORTED)),
+            Fault::ListWrites => state.rows.values_mut().for_each(|row| row.mark += 1_000),
+            _ => {}
+        }
+        Ok(self.listed(&state.rows))
     }
 }
 

@@ -90,6 +90,17 @@ pub(super) enum Fault {
     HoldersIgnoreCase,
     LengthsInMilliseconds,
     LengthsUpTo30Days,
+    // list
+    ListForgetsReleased,
+    ListByDictionary,
+    ListWithoutPayload,
+    ListWithoutTimeline,
+    ListReadsItsClockEachTime,
+    ListCallsAllLive,
+    ListIsTooLong,
+    ListFails,
+    ListWrites,
+    NoList,
     // waits
     WaitsPastTimeout,
     HoldIgnored,
