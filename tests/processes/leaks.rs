@@ -41,6 +41,8 @@ const CHILDREN: &[Child] = &[
     ("starved_elector", scarce::child_starved_elector),
     ("runs_dry", scarce::child_runs_dry),
     ("shows_all", secrets::child_shows_all),
+    #[cfg(feature = "tls")]
+    ("tries", secrets::child_tries),
 ];
 
 /// Runs the child that this process is, if it is one.
