@@ -18,7 +18,7 @@ use crate::lease::{Bid, Fence, Lease, Observation, Renewal};
 ///
 /// | URL | store | feature |
 /// | --- | --- | --- |
-/// | `postgres://user:password@host/database`, `postgresql://..` | `PostgresStore::connect` | `postgres` |
+/// | `postgres://user:password@host/database`, `postgresql://..` | `PostgresStore::connect` | `postgres`, and `tls` for `?sslmode=require` and more |
 /// | `sqlite:/var/lib/app/lease.db`, `sqlite:///var/lib/app/lease.db` | `SqliteStore::open`, the path taken as it is | `sqlite` |
 /// | `memory:name` | the [`MemoryStore`] of that name: the same one wherever this process asks for it, until it ends | |
 /// | `memory:` | a new [`MemoryStore`] each time | |

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tenure::{PostgresStore, Store};
 use tenure_testground::{Credentials, Mode, Proxy, await_until, descriptors, mute_listener};
@@ -229,6 +232,51 @@ fn a_fatal_error_is_not_hidden_by_the_end_of_an_encrypted_stream() {
             let error = store.observe("n", OP).unwrap_err();
             assert_eq!(error.sqlstate(), Some("57P01"), "{i}: {error:?}");
             assert!(error.is_retryable() && error.to_string().contains("good-bye"), "{error}");
+        }
+        peer.join().unwrap();
+    }
+}
+
+/// Gives everybody the same certificate, with whatever key.
+#[derive(Debug)]
+struct Always(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Always {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
+}
+
+#[test]
+fn b20_a_certificate_without_its_key_proves_nothing() {
+    let (own, other) = (Credentials::self_signed(&["127.0.0.1"]), Credentials::self_signed(&["127.0.0.1"]));
+    let files = tempfile::tempdir().unwrap();
+    let (root, _) = own.write(files.path(), "own");
+    // Certificates are public: this is what somebody in between has.
+    let chain = vec![CertificateDer::from_pem_slice(own.certificate.as_bytes()).unwrap()];
+    for (version, credentials, honest) in
+        [(&TLS12, &own, true), (&TLS12, &other, false), (&TLS13, &own, true), (&TLS13, &other, false)]
+    {
+        let key = PrivateKeyDer::from_pem_slice(credentials.key.as_bytes()).unwrap();
+        let key = ring::sign::any_supported_type(&key).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Always(Arc::new(CertifiedKey::new(chain.clone(), key)))));
+        let config = Arc::new(config);
+        let modes = ["prefer".to_owned(), format!("verify-full sslrootcert={}", root.display())];
+        let (port, peer) = peer(modes.len(), move |client| {
+            let mut stream = encrypt(&config, client, false);
+            match honest {
+                true => die(&mut stream, Some("good-bye")),
+                false => assert!(stream.read(&mut [0; 64]).is_err()),
+            }
+        });
+        for mode in modes {
+            let error = refusal(&dsn(port, &format!("sslmode={mode}")));
+            assert_eq!(error.sqlstate(), honest.then_some("57P01"), "{version:?} {mode}: {error}");
+            assert_eq!(error.to_string().contains("signature"), !honest, "{version:?} {mode}: {error}");
         }
         peer.join().unwrap();
     }

@@ -63,8 +63,8 @@ pub(crate) fn b20_tls_may_be_asked_for_in_the_environment() {
     let (cert, key) = authority.client("app").write(files.path(), "app");
     let (cert, key) = (path(cert), path(key));
     let (here, by_address) = ("host=localhost", "host=127.0.0.1");
-    let cases: &[(&str, &[(&str, &str)], &str)] = &[
-        (here, &[("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", &ca)], "42P01"),
+    let cases = [
+        (here, &[("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", &*ca)][..], "42P01"),
         (by_address, &[("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", &ca)], "for the host 127.0.0.1"),
         (here, &[("PGSSLMODE", "verify-ca"), ("PGSSLROOTCERT", &other)], "other.crt has signed"),
         (here, &[("PGSSLMODE", "require"), ("PGSSLNEGOTIATION", "direct")], "sslnegotiation=direct takes"),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postgres::Config;
-use postgres::config::{ChannelBinding, LoadBalanceHosts, SslMode, SslNegotiation};
+use postgres::config::{LoadBalanceHosts, SslMode, SslNegotiation};
 
 use super::builder::PostgresConfigError;
 use super::tls::{self, Connector, Environment, Parameters, Security};
@@ -89,9 +89,10 @@ impl Dsn {
             }
         }
         let has_network = servers.iter().any(|server| !matches!(server.host, Host::Unix(_)));
-        let tls = tls.binding_required(config.get_channel_binding() == ChannelBinding::Require);
+        let security = tls.security(connector, has_network)?;
+        base.channel_binding(security.binding);
         Ok(Dsn {
-            security: tls.security(connector, has_network)?,
+            security,
             servers,
             base,
             connect_timeout: config.get_connect_timeout().copied(),
@@ -132,7 +133,6 @@ fn copy_without_servers(config: &Config) -> Config {
     if let Some(retries) = config.get_keepalives_retries() {
         base.keepalives_retries(retries);
     }
-    base.channel_binding(config.get_channel_binding());
     base.target_session_attrs(config.get_target_session_attrs());
     base
 }

@@ -1,5 +1,5 @@
 use super::*;
-use postgres::config::TargetSessionAttrs;
+use postgres::config::{ChannelBinding, TargetSessionAttrs};
 
 fn parse(dsn: &str) -> Dsn {
     Dsn::parse(dsn, &|_| None, None).unwrap_or_else(|error| panic!("{dsn}: {error}"))

@@ -72,37 +72,38 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 /// | parameter | variable | |
 /// | --- | --- | --- |
 /// | `sslmode` | `PGSSLMODE` | see below; `prefer` by default |
-/// | `sslrootcert` | `PGSSLROOTCERT` | a file with the certificates that the server's must be signed by, or be; or `system` |
+/// | `sslrootcert` | `PGSSLROOTCERT` | a file with the certificates that sign the server's, or itself; or `system` |
 /// | `sslcert`, `sslkey` | `PGSSLCERT`, `PGSSLKEY` | the client's own certificate and its key |
-/// | `sslnegotiation` | `PGSSLNEGOTIATION` | `postgres` (ask first) or `direct` (from PostgreSQL 17 on, and with `require` or more) |
-/// | `channel_binding` | | `disable`, `prefer` or `require`: whether the log-in (SCRAM) must prove that nobody sits in between |
+/// | `sslnegotiation` | `PGSSLNEGOTIATION` | `postgres`, or `direct`: without asking first, from PostgreSQL 17 on |
+/// | `channel_binding` | `PGCHANNELBINDING` | `require`: the log-in (SCRAM) must prove that nobody is in between |
 ///
-/// | `sslmode` | somebody who listens learns | somebody in between can |
-/// | --- | --- | --- |
-/// | `disable` | everything | do everything |
-/// | `allow`: plain; encrypted only if the server turns plain connections away | everything | do everything |
-/// | `prefer`: encrypted, and plain if the server says that it has no TLS | everything, from such a server | do everything |
-/// | `require`: encrypted or not at all | nothing | do everything, unless there is an `sslrootcert`: then as `verify-ca` |
-/// | `verify-ca`: and the certificate is signed by one in `sslrootcert` | nothing | do everything with a certificate from there |
-/// | `verify-full`: and it is for this host | nothing | do nothing |
+/// | `sslmode` | the connection is | who listens learns | who sits in between can do |
+/// | --- | --- | --- | --- |
+/// | `disable` | plain | everything | everything |
+/// | `allow` | plain, or encrypted if the server turns that away | everything | everything |
+/// | `prefer` | encrypted, or plain if the server says that it has no TLS | then everything | everything |
+/// | `require` | encrypted | nothing | everything; with an `sslrootcert` it is `verify-ca` |
+/// | `verify-ca` | to a server with a certificate of one in `sslrootcert` | nothing | everything, with such a certificate |
+/// | `verify-full` | the same, and the certificate is for this host | nothing | nothing |
 ///
 /// As with libpq: a root certificate that is there is used in every mode; files that are not named are looked for in
 /// `$HOME/.postgresql` (`root.crt`, `postgresql.crt`, `postgresql.key`), once, when the store is made;
 /// `sslrootcert=system` means, and takes, `verify-full`; a key that others can read is refused; with `hostaddr` the
 /// certificate must be for `host`; Unix-domain sockets are never encrypted, whatever `sslmode` says.
 ///
-/// Other than libpq, and never weaker: `verify-full` without any root certificate means the system's; a file that is
+/// Other than libpq, and stricter: `verify-full` without any root certificate means the system's; a file that is
 /// named and can't be used is an error in every mode; `prefer` goes on in plain text only where the server says that
 /// it has no TLS, and not where the handshake or the log-in fails; a host without a name is verified by its address;
 /// the names of a certificate are its alternative names, not its common name; revocation lists, passphrases and
-/// libpq's other parameters are refused by name.
+/// libpq's other parameters are refused by name. One thing is trusted that libpq does not trust: a certificate that is
+/// itself in `sslrootcert`, whoever has signed it.
 ///
 /// The files are read when the store is made, and again for a new connection if they have changed: certificates can be
 /// replaced under a running program. (While what is there can't be used, no new connection is made.) A certificate
 /// that does not hold is a [fatal](StoreError::is_fatal) error; a handshake that breaks off is retryable. The
 /// handshake is a part of a call's time.
 ///
-/// Any other TLS library can be used through [`connect_with_tls`](PostgresStore::connect_with_tls), without the feature.
+/// Any other TLS library goes through [`connect_with_tls`](PostgresStore::connect_with_tls), without the feature.
 ///
 /// # Fail-over
 ///

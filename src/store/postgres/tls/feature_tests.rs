@@ -65,6 +65,10 @@ fn each_mode_has_its_ways() {
         ("host=h sslmode=require", &[("PGSSLNEGOTIATION", "direct")], &["direct"]),
         ("host=h", &[("PGSSLCERT", "@/cert.pem"), ("PGSSLKEY", "@/key.pem")], &["preferred"]),
         ("host=h channel_binding=require", &[], &["preferred"]),
+        ("host=h ssl_min_protocol_version=TLSv1.2", &[], &["preferred"]),
+        ("host=h", &[("PGREQUIRESSL", "1"), ("PGSSLMINPROTOCOLVERSION", "TLSv1.1")], &["required"]),
+        ("host=h", &[("PGREQUIRESSL", "0")], &["preferred"]),
+        ("host=h sslmode=prefer", &[("PGREQUIRESSL", "1")], &["preferred"]),
         // A socket is never encrypted, and nothing is read for it.
         ("host=/run sslmode=verify-full sslrootcert=/nonexistent", &[], &["plain"]),
         ("host=/run,h sslmode=require", &[], &["required"]),
@@ -90,6 +94,9 @@ fn what_protects_less_than_it_says_is_refused_by_name() {
         ("host=h", &[("PGSSLKEY", "@/key.pem")], "sslcert", "is missing"),
         ("host=h sslcrl=@/crl.pem", &[], "sslcrl", "is not supported"),
         ("host=h sslpassword=S3cr3t", &[], "sslpassword", "is not supported"),
+        ("host=h ssl_min_protocol_version=TLSv1.3", &[], "ssl_min_protocol_version", "is not supported"),
+        ("host=h", &[("PGSSLCRL", "/nonexistent")], "sslcrl", "not supported (from PGSSLCRL)"),
+        ("host=h", &[("PGSSLCRLDIR", "/nonexistent")], "sslcrldir", "not supported (from PGSSLCRLDIR)"),
         ("host=/run requiressl=1", &[], "requiressl", "is not supported"),
     ] {
         let error = home.ways(dsn, variables).unwrap_err();
@@ -152,6 +159,9 @@ fn what_libpq_looks_for_at_home_is_found_there() {
     assert_eq!(home.ways("host=h", &at_home).unwrap_err().field(), "sslkey", "another certificate's");
     home.write(".postgresql/postgresql.key", &home.1.key, 0o600);
     assert_eq!(home.ways("host=h", &at_home).unwrap(), ["preferred"]);
+    home.write(".postgresql/root.crl", "", 0o600);
+    assert_eq!(home.ways("host=h", &at_home).unwrap_err().field(), "sslcrl", "which libpq would heed");
+    fs::remove_file(home.path(".postgresql/root.crl")).unwrap();
     home.write(".postgresql/root.crt", "", 0o600);
     assert_eq!(home.ways("host=h sslmode=require", &at_home).unwrap_err().field(), "sslrootcert");
 }

@@ -62,6 +62,9 @@ impl Files {
                 (None, _) => Root::Nobody,
             },
         };
+        if let (Root::File(_), Some(path)) = (&root, there("root.crl")) {
+            return Err(in_file("sslcrl", &path, "libpq would heed, and revocation lists are not supported"));
+        }
         let cert = parameters.cert.as_ref().map(super::Given::path).or_else(|| there("postgresql.crt"));
         let key = parameters.key.as_ref().map(super::Given::path);
         let client = match (cert, key) {

@@ -7,6 +7,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use postgres::config::ChannelBinding;
+
 use super::builder::PostgresConfigError;
 
 mod connector;
@@ -25,30 +27,33 @@ pub(super) use verify::alert;
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// The options that mean something here, and the variables that stand in for them.
-const KNOWN: [(&str, &str); 5] = [
-    ("sslmode", "PGSSLMODE"),
-    ("sslnegotiation", "PGSSLNEGOTIATION"),
-    ("sslrootcert", "PGSSLROOTCERT"),
-    ("sslcert", "PGSSLCERT"),
-    ("sslkey", "PGSSLKEY"),
+const MODE: (&str, &str) = ("sslmode", "PGSSLMODE");
+const NEGOTIATION: (&str, &str) = ("sslnegotiation", "PGSSLNEGOTIATION");
+const BINDING: (&str, &str) = ("channel_binding", "PGCHANNELBINDING");
+const ROOT: (&str, &str) = ("sslrootcert", "PGSSLROOTCERT");
+const CERT: (&str, &str) = ("sslcert", "PGSSLCERT");
+const KEY: (&str, &str) = ("sslkey", "PGSSLKEY");
+const KNOWN: [(&str, &str); 6] = [MODE, NEGOTIATION, BINDING, ROOT, CERT, KEY];
+
+/// libpq's other options, with the variables that would protect more than is done here.
+const UNSUPPORTED: [(&str, Option<&str>); 9] = [
+    ("sslcrl", Some("PGSSLCRL")),
+    ("sslcrldir", Some("PGSSLCRLDIR")),
+    (MIN_VERSION, Some("PGSSLMINPROTOCOLVERSION")),
+    ("ssl_max_protocol_version", None),
+    ("sslpassword", None),
+    ("sslsni", None),
+    ("sslcertmode", None),
+    ("sslcompression", None),
+    ("requiressl", None),
 ];
-/// libpq's other options that only make sense with TLS.
-const UNSUPPORTED: [&str; 8] = [
-    "sslpassword",
-    "sslcrl",
-    "sslcrldir",
-    "sslsni",
-    "sslcertmode",
-    "ssl_min_protocol_version",
-    "ssl_max_protocol_version",
-    "sslcompression",
-];
-/// Before `sslmode` there was this one.
-const REQUIRES: &str = "requiressl";
+const MIN_VERSION: &str = "ssl_min_protocol_version";
+/// There is nothing older anyway.
+const MET: [&str; 3] = ["TLSv1", "TLSv1.1", "TLSv1.2"];
 
 /// Whether the driver must not see this option, which it would refuse or take for less than it means.
 pub(super) fn is_ours(option: &str) -> bool {
-    KNOWN.iter().any(|(known, _)| *known == option) || UNSUPPORTED.contains(&option) || option == REQUIRES
+    KNOWN.iter().any(|(known, _)| *known == option) || UNSUPPORTED.iter().any(|(known, _)| *known == option)
 }
 
 /// How much protection is asked for, from less to more.
@@ -90,46 +95,49 @@ struct Given {
 pub(super) struct Parameters {
     mode: Option<Given>,
     negotiation: Option<Given>,
+    binding: Option<Given>,
     root: Option<Given>,
     cert: Option<Given>,
     key: Option<Given>,
-    /// The first of the string's options that nothing here can do.
-    unsupported: Option<&'static str>,
+    /// The first option that nothing here can do, and who said it.
+    unsupported: Option<(&'static str, &'static str)>,
     home: Option<PathBuf>,
-    binding_required: bool,
 }
 
 impl Parameters {
     /// `options` are those of the connection string; of several with the same name the last one counts.
     pub(super) fn read(options: &[(&str, &str)], environment: Environment<'_>) -> Parameters {
         let last = |key: &str| options.iter().rev().find(|(name, _)| *name == key).map(|(_, value)| *value);
-        let given = |i: usize| {
-            let (option, variable) = KNOWN[i];
+        let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
+        let given = |(option, name): (&'static str, &'static str)| match last(option) {
             // As with libpq, a file without a name is none.
-            let in_string = last(option).filter(|value| i < 2 || !value.is_empty());
-            match in_string {
-                Some(value) => Some(Given { value: value.into(), origin: option }),
-                None => environment(variable)
-                    .filter(|value| !value.is_empty())
-                    .map(|value| Given { value, origin: variable }),
+            Some(value) if !value.is_empty() || [MODE, NEGOTIATION, BINDING].contains(&(option, name)) => {
+                Some(Given { value: value.into(), origin: option })
             }
+            _ => variable(name).map(|value| Given { value, origin: name }),
         };
-        let unsupported = UNSUPPORTED.iter().chain([&REQUIRES]).find(|option| last(option).is_some());
+        // Before `sslmode` there was another one, and libpq still listens to its variable.
+        let requires = || variable("PGREQUIRESSL").filter(|value| value.to_string_lossy().starts_with('1'));
+        let by_requires = || requires().map(|_| Given { value: "require".into(), origin: "PGREQUIRESSL" });
+        let asks_for_more = |(option, name): &(&'static str, Option<&'static str>)| {
+            let (value, origin) = match (last(option), name) {
+                (Some(value), _) => (value.into(), *option),
+                (None, Some(name)) => (variable(name)?, *name),
+                (None, None) => return None,
+            };
+            let met = *option == MIN_VERSION && MET.iter().any(|version| value == *version);
+            (!met).then_some((*option, origin))
+        };
         Parameters {
-            mode: given(0),
-            negotiation: given(1),
-            root: given(2),
-            cert: given(3),
-            key: given(4),
-            unsupported: unsupported.copied(),
-            home: environment("HOME").filter(|home| !home.is_empty()).map(PathBuf::from),
-            binding_required: false,
+            mode: given(MODE).or_else(by_requires),
+            negotiation: given(NEGOTIATION),
+            binding: given(BINDING),
+            root: given(ROOT),
+            cert: given(CERT),
+            key: given(KEY),
+            unsupported: UNSUPPORTED.iter().find_map(asks_for_more),
+            home: variable("HOME").map(PathBuf::from),
         }
-    }
-
-    /// `channel_binding=require`, which the driver sees to.
-    pub(super) fn binding_required(self, binding_required: bool) -> Parameters {
-        Parameters { binding_required, ..self }
     }
 
     /// What connections are to do. Reads the files, if there is a server that can be reached by TCP.
@@ -140,22 +148,19 @@ impl Parameters {
     ) -> Result<Security, PostgresConfigError> {
         let mode = self.mode(connector.is_some())?;
         let direct = self.direct(mode)?;
-        if mode == Mode::Disable {
-            return match self.binding_required {
-                true => {
-                    Err(error("channel_binding", "is `require`, which takes TLS, and sslmode is disable"))
-                }
-                false => Ok(Security::plain()),
-            };
+        let binding = self.binding()?;
+        if mode == Mode::Disable && binding == ChannelBinding::Require {
+            return Err(error("channel_binding", "is `require`, which takes TLS, and sslmode is disable"));
         }
         let connector = match connector {
+            _ if mode == Mode::Disable => None,
             Some(connector) => {
                 self.check_custom(mode)?;
                 Some(connector)
             }
             None => self.own(mode, has_network)?,
         };
-        Ok(Security { mode, direct, connector })
+        Ok(Security { mode, direct, binding, connector })
     }
 
     fn mode(&self, custom: bool) -> Result<Mode, PostgresConfigError> {
@@ -195,6 +200,26 @@ impl Parameters {
         }
     }
 
+    fn binding(&self) -> Result<ChannelBinding, PostgresConfigError> {
+        let Some(given) = &self.binding else { return Ok(ChannelBinding::Prefer) };
+        match given.value.to_str() {
+            Some("disable") => Ok(ChannelBinding::Disable),
+            Some("prefer") => Ok(ChannelBinding::Prefer),
+            Some("require") => Ok(ChannelBinding::Require),
+            _ => {
+                let why =
+                    format!("has an unknown value{}; there are disable, prefer and require", given.place());
+                Err(error("channel_binding", why))
+            }
+        }
+    }
+
+    /// The first file, or option that nothing here can do, that the connection string itself names.
+    fn in_string(&self) -> Option<&'static str> {
+        let files = [&self.root, &self.cert, &self.key].into_iter().flatten().map(|given| given.origin);
+        files.chain(self.unsupported.map(|(_, origin)| origin)).find(|origin| !origin.starts_with("PG"))
+    }
+
     /// What a connector of the caller's does not take from the connection string.
     fn check_custom(&self, mode: Mode) -> Result<(), PostgresConfigError> {
         if mode > Mode::Require {
@@ -206,10 +231,8 @@ impl Parameters {
             );
             return Err(error("sslmode", why));
         }
-        let given = [&self.root, &self.cert, &self.key].into_iter().flatten();
         // What the environment says is meant for those who have no connector.
-        let in_string = given.map(|given| given.origin).find(|origin| origin.starts_with("ssl"));
-        match in_string.or(self.unsupported) {
+        match self.in_string() {
             Some(option) => Err(error(
                 option,
                 "is in the connection string, and the application brings a connector of its own",
@@ -221,8 +244,9 @@ impl Parameters {
     /// The crate's own connector; none where no connection can use it.
     #[cfg(feature = "tls")]
     fn own(self, mode: Mode, has_network: bool) -> Result<Option<Arc<dyn Connector>>, PostgresConfigError> {
-        if let Some(option) = self.unsupported {
-            return Err(error(option, "is not supported: leave it out"));
+        if let Some((option, origin)) = self.unsupported {
+            let place = if origin == option { String::new() } else { format!(" (from {origin})") };
+            return Err(error(option, format!("is not supported{place}: leave it out")));
         }
         if !has_network {
             return Ok(None);
@@ -239,12 +263,10 @@ impl Parameters {
             let option = if self.mode.is_some() { "sslmode" } else { "sslrootcert" };
             return Err(needs_feature(option, &format!("asks for TLS (sslmode={}{place})", mode.name())));
         }
-        let given = [&self.root, &self.cert, &self.key].into_iter().flatten();
-        let in_string = given.map(|given| given.origin).find(|origin| origin.starts_with("ssl"));
-        if let Some(option) = in_string.or(self.unsupported) {
+        if let Some(option) = self.in_string() {
             return Err(needs_feature(option, "asks for TLS"));
         }
-        if self.binding_required {
+        if self.binding.as_ref().is_some_and(|given| given.value == "require") {
             return Err(needs_feature("channel_binding", "is `require`, which takes TLS"));
         }
         Ok(None)
@@ -280,14 +302,12 @@ fn error(field: &'static str, complaint: impl Into<String>) -> PostgresConfigErr
 pub(super) struct Security {
     mode: Mode,
     direct: bool,
+    /// Whether the log-in is to be bound to the encryption, which is the driver's to do.
+    pub(super) binding: ChannelBinding,
     connector: Option<Arc<dyn Connector>>,
 }
 
 impl Security {
-    fn plain() -> Security {
-        Security { mode: Mode::Disable, direct: false, connector: None }
-    }
-
     /// The ways to a server, the first one first; `None` is the plain one.
     pub(super) fn ways(&self) -> Vec<Option<Encryption>> {
         let Some(connector) = &self.connector else { return vec![None] };

@@ -53,6 +53,8 @@ fn parameters_are_checked_by_name_with_or_without_tls() {
         ("host=h sslmode=allow sslnegotiation=direct", &[], "sslnegotiation", "sslmode=allow"),
         ("host=h", &[("PGSSLNEGOTIATION", "direct")], "sslnegotiation", "(from PGSSLNEGOTIATION)"),
         ("postgres://u:S3cr3t@h/d?sslmode=%00", &[], "sslmode", "unknown"),
+        ("host=h channel_binding=", &[], "channel_binding", "disable, prefer and require"),
+        ("host=h", &[("PGCHANNELBINDING", "strict")], "channel_binding", "(from PGCHANNELBINDING)"),
         ("host=h sslmode=disable channel_binding=require", &[], "channel_binding", "sslmode is disable"),
     ] {
         let (named, said) = refusal(dsn, variables);
@@ -84,7 +86,7 @@ fn a_connector_of_the_applications_is_used_unless_somebody_says_otherwise() {
         ("host=h channel_binding=require", &[], &["required"]),
         ("host=h", &[("PGSSLMODE", "prefer"), ("PGSSLROOTCERT", "/nonexistent")], &["preferred"]),
         ("host=h sslmode=require", &[("PGSSLMODE", "prefer")], &["required"]),
-        ("host=h sslrootcert=", &[("PGSSLMODE", "")], &["required"]),
+        ("host=h sslrootcert=", &[("PGSSLMODE", ""), ("PGSSLCRL", "/nonexistent")], &["required"]),
     ] {
         assert_eq!(ways_with(dsn, variables, custom()).unwrap(), expected, "{dsn} {variables:?}");
     }
@@ -109,7 +111,7 @@ mod without_the_feature {
     fn tls_is_refused_never_dropped() {
         for (dsn, variables, field) in [
             ("postgres://u@h/d?sslmode=require", &[][..], "sslmode"),
-            ("postgres://u@h/d?x=y&sslmode=verify%2Dfull", &[], "sslmode"),
+            ("postgres://u@h/d?user=x&sslmode=verify%2Dfull", &[], "sslmode"),
             ("host=h sslmode=verify-ca", &[], "sslmode"),
             ("host=h sslmode = 'require'", &[], "sslmode"),
             ("host=/run sslmode=require", &[], "sslmode"),
@@ -121,6 +123,8 @@ mod without_the_feature {
             ("postgres://u@h/d?sslmode=prefer&sslrootcert=ca.pem", &[], "sslrootcert"),
             ("host=h", &[("PGSSLMODE", "require")], "sslmode"),
             ("host=h", &[("PGSSLROOTCERT", "system")], "sslrootcert"),
+            ("host=h", &[("PGREQUIRESSL", "1")], "sslmode"),
+            ("host=h", &[("PGCHANNELBINDING", "require")], "channel_binding"),
         ] {
             let (named, said) = refusal(dsn, variables);
             assert!(named == field && said.contains("the feature `tls`"), "{dsn} {variables:?}: {said}");
@@ -132,7 +136,8 @@ mod without_the_feature {
         for dsn in
             ["host=h", "host=h sslmode=prefer", "host=h sslmode=allow", "host=h sslnegotiation=postgres"]
         {
-            assert_eq!(ways(dsn, &[("PGSSLCERT", "/nonexistent")]).unwrap(), ["plain"], "{dsn}");
+            let variables = [("PGSSLCERT", "/nonexistent"), ("PGSSLCRL", "/nonexistent")];
+            assert_eq!(ways(dsn, &variables).unwrap(), ["plain"], "{dsn}");
         }
     }
 }
