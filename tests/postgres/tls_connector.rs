@@ -13,7 +13,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::bounds::all_time_out;
 use crate::{OP, create, look, renewal};
 
-fn connector(authority: &Authority) -> MakeRustlsConnect {
+pub(crate) fn connector(authority: &Authority) -> MakeRustlsConnect {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.certificate().as_bytes()).unwrap()).unwrap();
     let config = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

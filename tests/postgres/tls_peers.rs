@@ -14,10 +14,11 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tenure::{PostgresStore, Store};
-use tenure_testground::{Credentials, Mode, Proxy, await_until, descriptors, mute_listener};
+use tenure_testground::{Authority, Credentials, Mode, Proxy, await_until, descriptors, mute_listener};
 
 use crate::bounds::{all_time_out, die, recovers};
 use crate::tls::{Ground, refusal, ssl};
+use crate::tls_connector::connector;
 use crate::{OP, SLACK, timed};
 
 const REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
@@ -159,21 +160,27 @@ fn a_path_that_fails_under_tls() {
 
 #[test]
 fn handshakes_that_break_off_may_be_tried_again() {
-    let (port, peer) = peer(2, |mut client| {
-        asked(&mut client);
-        client.write_all(b"S").unwrap();
-        // The whole of it, so that closing is not a reset.
-        let begun = Instant::now();
-        let read = client.read(&mut [0; 4096]).unwrap();
-        assert!(read > 0, "{:?}", begun.elapsed());
-    });
-    for mode in ["prefer", "require"] {
-        let error = refusal(&dsn(port, &format!("sslmode={mode}")));
-        assert!(error.is_retryable() && !error.is_timeout(), "{error:?}");
-        assert!(error.to_string().contains("with TLS: the handshake failed"), "{error}");
+    // What is left unread makes closing a reset.
+    for (most, how) in [(4096, "eof"), (1, "reset")] {
+        let (port, peer) = peer(3, move |mut client| {
+            asked(&mut client);
+            client.write_all(b"S").unwrap();
+            assert!(client.read(&mut vec![0; most]).unwrap() > 0);
+        });
+        let custom = dsn(port, "sslmode=require");
+        let custom = PostgresStore::connect_with_tls(&custom, connector(&Authority::new("ours"))).unwrap();
+        for error in [
+            refusal(&dsn(port, "sslmode=prefer")),
+            refusal(&dsn(port, "sslmode=require")),
+            custom.observe("n", OP).unwrap_err(),
+        ] {
+            assert!(error.is_retryable() && !error.is_timeout(), "{how}: {error:?}");
+            assert!(error.to_string().contains("with TLS: the handshake failed"), "{error}");
+            assert!(error.to_string().contains(how), "{error}");
+        }
+        peer.join().unwrap();
     }
-    peer.join().unwrap();
-    let (port, peer) = self::peer(1, |mut client| asked(&mut client));
+    let (port, peer) = peer(1, |mut client| asked(&mut client));
     let error = refusal(&dsn(port, "sslmode=require"));
     assert!(
         error.is_retryable() && error.to_string().contains("did not answer the request for TLS"),
