@@ -195,10 +195,13 @@ fn a_self_signed_certificate_is_known_by_itself_and_by_nothing_else() {
         &ground.dsn("host=127.0.0.1 sslmode=verify-full sslrootcert={files}/own.crt"),
         &["the host 127.0.0.1"],
     );
-    let old = Credentials::self_signed_expired(&["localhost"]);
-    let ground = Ground::new(|_, builder| builder.tls(&old).start());
-    old.write(ground.files.path(), "own");
-    fatal(&ground.dsn("sslmode=verify-ca sslrootcert={files}/own.crt"), &["has expired"]);
+    for (from, to, word) in [(2019, 2020, "has expired"), (2900, 2901, "not valid yet")] {
+        let other = Credentials::self_signed_between(&["localhost"], from, to);
+        let ground = Ground::new(|_, builder| builder.tls(&other).start());
+        other.write(ground.files.path(), "own");
+        fatal(&ground.dsn("sslmode=verify-ca sslrootcert={files}/own.crt"), &[word, "certificate"]);
+        assert!(ssl(&ground.server, &ground.dsn("sslmode=require")));
+    }
 }
 
 #[test]

@@ -189,6 +189,32 @@ fn handshakes_that_break_off_may_be_tried_again() {
     peer.join().unwrap();
 }
 
+#[test]
+fn what_a_peer_says_instead_of_shaking_hands() {
+    // The beginning of TLS 1.1, with nothing random in it.
+    let old = [&[0x16, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2][..], &[7; 32], &[0, 0xc0, 0x13, 0]].concat();
+    let alert = |code| vec![0x15, 3, 3, 0, 2, 2, code];
+    for (answer, is_fatal, word) in [
+        (old, true, "no version or cipher in common"),
+        (alert(0x28), true, "refuses the handshake: HandshakeFailure"),
+        (alert(0x2a), true, "see to sslcert and sslkey"),
+        (alert(0x50), false, "broke the handshake off: InternalError"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), false, "the handshake failed"),
+    ] {
+        let (port, peer) = peer(1, move |mut client| {
+            asked(&mut client);
+            client.write_all(b"S").unwrap();
+            assert!(client.read(&mut [0; 4096]).unwrap() > 0);
+            client.write_all(&answer).unwrap();
+            client.read_to_end(&mut Vec::new()).ok();
+        });
+        let error = refusal(&dsn(port, "sslmode=require"));
+        assert_eq!(error.is_fatal(), is_fatal, "{error:?}");
+        assert!(error.to_string().contains(word), "{error}");
+        peer.join().unwrap();
+    }
+}
+
 /// Does the server's part of a handshake, after the question unless `direct`.
 fn encrypt(
     config: &Arc<ServerConfig>,

@@ -67,6 +67,14 @@ pub(crate) fn b20_tls_may_be_asked_for_in_the_environment() {
         (here, &[("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", &*ca)][..], "42P01"),
         (by_address, &[("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", &ca)], "for the host 127.0.0.1"),
         (here, &[("PGSSLMODE", "verify-ca"), ("PGSSLROOTCERT", &other)], "other.crt has signed"),
+        (here, &[("PGSSLROOTCERT", "system"), ("SSL_CERT_FILE", &ca)], "42P01"),
+        (here, &[("PGSSLMODE", "verify-full"), ("SSL_CERT_FILE", &ca)], "42P01"),
+        (
+            here,
+            &[("PGSSLMODE", "verify-full"), ("SSL_CERT_FILE", &other)],
+            "the system's (sslrootcert=system)",
+        ),
+        (here, &[("PGSSLMODE", "verify-full"), ("SSL_CERT_FILE", &key)], "malformed: sslrootcert is missing"),
         (here, &[("PGSSLMODE", "require"), ("PGSSLNEGOTIATION", "direct")], "sslnegotiation=direct takes"),
         (here, &[("PGSSLCERT", &cert), ("PGSSLKEY", &key)], "42P01"),
         (here, &[("PGSSLCERT", &cert), ("PGSSLKEY", &cert)], "malformed: sslkey names"),
@@ -79,7 +87,7 @@ pub(crate) fn b20_tls_may_be_asked_for_in_the_environment() {
         let dsn = format!("{host} port={} user=postgres password=S3cr3t", server.port());
         let mut command = Command::new(std::env::current_exe().unwrap());
         let command = as_child(&mut command, "tries", &dsn).env("HOME", "/nonexistent");
-        let run = command.envs(variables.iter().copied()).output().unwrap();
+        let run = command.env_remove("SSL_CERT_DIR").envs(variables.iter().copied()).output().unwrap();
         let text = String::from_utf8_lossy(&run.stdout);
         assert!(text.contains(outcome), "{dsn} {variables:?}: not {outcome}: {text}");
         assert!(!text.contains(MARK), "{text}");

@@ -91,12 +91,12 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 /// `sslrootcert=system` means, and takes, `verify-full`; a key that others can read is refused; with `hostaddr` the
 /// certificate must be for `host`; Unix-domain sockets are never encrypted, whatever `sslmode` says.
 ///
-/// Other than libpq, and stricter: `verify-full` without any root certificate means the system's; a file that is
-/// named and can't be used is an error in every mode; `prefer` goes on in plain text only where the server says that
-/// it has no TLS, and not where the handshake or the log-in fails; a host without a name is verified by its address;
-/// the names of a certificate are its alternative names, not its common name; revocation lists, passphrases and
-/// libpq's other parameters are refused by name. One thing is trusted that libpq does not trust: a certificate that is
-/// itself in `sslrootcert`, whoever has signed it.
+/// Unlike libpq: `verify-full` without any root certificate means the system's (or those that `SSL_CERT_FILE` and
+/// `SSL_CERT_DIR` name), read once, and `verify-ca` without one is refused; a certificate that is itself in `sslrootcert`
+/// is trusted, whoever has signed it; a host without a name is verified by its address; the names of a certificate are
+/// its alternative names, not its common name. And stricter: a file that is named and can't be used is an error in
+/// every mode; `prefer` goes on in plain text only where the server says that it has no TLS, and not where the handshake
+/// or the log-in fails; revocation lists, passphrases and libpq's other parameters are refused by name.
 ///
 /// The files are read when the store is made, and again for a new connection if they have changed: certificates can be
 /// replaced under a running program. (While what is there can't be used, no new connection is made.) A certificate

@@ -25,11 +25,12 @@ impl Credentials {
         Credentials::by_itself(&params)
     }
 
-    /// The same, over since the year 2020.
-    pub fn self_signed_expired(names: &[&str]) -> Credentials {
+    /// The same, valid from the beginning of one year to that of another.
+    pub fn self_signed_between(names: &[&str], from: i32, to: i32) -> Credentials {
         let mut params = params(names);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        expire(&mut params);
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(to, 1, 1);
         Credentials::by_itself(&params)
     }
 
@@ -93,7 +94,8 @@ impl Authority {
     /// The same, over since the year 2020.
     pub fn expired_server(&self, names: &[&str]) -> Credentials {
         let mut params = params(names);
-        expire(&mut params);
+        params.not_before = date_time_ymd(2019, 1, 1);
+        params.not_after = date_time_ymd(2020, 1, 1);
         self.sign(&mut params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
@@ -117,11 +119,6 @@ fn params(names: &[&str]) -> CertificateParams {
     let mut params = CertificateParams::new(names).expect("names in ASCII");
     params.distinguished_name = rcgen::DistinguishedName::new();
     params
-}
-
-fn expire(params: &mut CertificateParams) {
-    params.not_before = date_time_ymd(2019, 1, 1);
-    params.not_after = date_time_ymd(2020, 1, 1);
 }
 
 fn key() -> KeyPair {

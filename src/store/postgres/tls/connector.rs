@@ -158,7 +158,7 @@ where
 /// What a library that is not known here says is a person's to read, unless the network said it.
 fn judge(error: BoxError) -> Failure {
     let new = if network_cause(&*error).is_some() { Failure::retryable } else { Failure::fatal };
-    new(format!("the handshake failed: {}", innermost(&*error))).with_source(error)
+    new(format!("the handshake failed: {error}")).with_source(error)
 }
 
 /// The connection broke, rather than somebody disliking what came over it.
@@ -178,12 +178,4 @@ pub(super) fn network_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a 
         }
     }
     None
-}
-
-fn innermost(error: &(dyn Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }

@@ -177,7 +177,14 @@ impl Context {
                  is for, or give the server another one ({why})"
             ),
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                format!("the server's certificate has expired: give it a new one ({why})")
+                format!(
+                    "the server's certificate has expired ({why}): give it a new one, or see to our clock"
+                )
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                format!(
+                    "the server's certificate is not valid yet ({why}): give it another, or see to our clock"
+                )
             }
             CertificateError::BadSignature => format!(
                 "a signature of the server's is wrong: there may be an authority of the same name, with another key, \
