@@ -126,7 +126,10 @@ const PLAIN: &[Plain] = named![
 ];
 
 #[cfg(feature = "tls")]
-const ENCRYPTED: &[Plain] = named![secrets::b20_tls_may_be_asked_for_in_the_environment];
+const ENCRYPTED: &[Plain] = named![
+    secrets::b20_tls_may_be_asked_for_in_the_environment,
+    leaks::rule_7_two_hundred_time_outs_over_tls_leave_nothing_behind,
+];
 #[cfg(not(feature = "tls"))]
 const ENCRYPTED: &[Plain] = &[];
 
