@@ -18,6 +18,8 @@ const SUBJECTS: &[(&str, Start)] = &[
     ("sqlite", || Box::new(sqlite::Files::new())),
     #[cfg(feature = "postgres")]
     ("postgres", || Box::new(postgres::Direct::start())),
+    #[cfg(feature = "tls")]
+    ("postgres_tls", || Box::new(postgres::Encrypted::start())),
     #[cfg(feature = "postgres")]
     ("postgres_pgbouncer", || Box::new(postgres::Pooled::start())),
 ];
@@ -84,6 +86,8 @@ mod postgres {
 
     use tenure::acceptance::Subject;
     use tenure::{PostgresStore, Store};
+    #[cfg(feature = "tls")]
+    use tenure_testground::Credentials;
     use tenure_testground::postgres::Client;
     use tenure_testground::{Database, PgBouncer, Postgres};
 
@@ -115,6 +119,40 @@ mod postgres {
 
         fn hold(&self, name: &str) -> Box<dyn Any> {
             Box::new(hold(&self.database, name))
+        }
+    }
+
+    /// A server of its own, with a certificate.
+    #[cfg(feature = "tls")]
+    #[derive(Debug)]
+    pub(crate) struct Encrypted {
+        server: Postgres,
+        store: PostgresStore,
+        _files: tempfile::TempDir,
+    }
+
+    #[cfg(feature = "tls")]
+    impl Encrypted {
+        pub(crate) fn start() -> Encrypted {
+            let own = Credentials::self_signed(&["127.0.0.1"]);
+            let files = tempfile::tempdir().expect("a directory");
+            let (root, _) = own.write(files.path(), "own");
+            let server = Postgres::builder().tls(&own).start();
+            let dsn = format!("{}?sslmode=verify-full&sslrootcert={}", server.dsn(), root.display());
+            let store = PostgresStore::connect(&dsn).expect("a DSN of the test ground's");
+            store.ensure_schema().expect("a new server");
+            Encrypted { server, store, _files: files }
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    impl Subject for Encrypted {
+        fn store(&self) -> Arc<dyn Store> {
+            Arc::new(self.store.clone())
+        }
+
+        fn hold(&self, name: &str) -> Box<dyn Any> {
+            Box::new(hold(&self.server.existing_database("postgres"), name))
         }
     }
 

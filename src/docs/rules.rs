@@ -14,7 +14,7 @@
 //! 5. **Lost is final.** Whoever finds the deadline passed ends the term for everybody; no later reply revives it.
 //! 6. **The watchdog waits on nothing.** A thread of its own ends the term at the deadline and wakes the waiters; no
 //!    database call, callback, log sink or lock can hold it up.
-//! 7. **Every database call has a hard bound**, connecting and name look-up included, and a call that ran out of
+//! 7. **Every database call has a hard bound**, name look-up, connecting and TLS included, and a call that ran out of
 //!    time leaves no thread, socket or pool slot behind. Its statement may still run later; rules 8 and 9 make
 //!    that harmless.
 //! 8. **An acquire names what it takes over.** It is a compare-and-swap on the exact state of the row that was

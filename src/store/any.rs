@@ -18,7 +18,7 @@ use crate::lease::{Bid, Fence, Lease, Observation, Renewal};
 ///
 /// | URL | store | feature |
 /// | --- | --- | --- |
-/// | `postgres://user:password@host/database`, `postgresql://..` | `PostgresStore::connect` | `postgres` |
+/// | `postgres://user:password@host/database`, `postgresql://..` | `PostgresStore::connect` | `postgres`, and `tls` for `?sslmode=require` and more |
 /// | `sqlite:/var/lib/app/lease.db`, `sqlite:///var/lib/app/lease.db` | `SqliteStore::open`, the path taken as it is | `sqlite` |
 /// | `memory:name` | the [`MemoryStore`] of that name: the same one wherever this process asks for it, until it ends | |
 /// | `memory:` | a new [`MemoryStore`] each time | |
@@ -194,7 +194,23 @@ mod tests {
             let shown = format!("{store:?}");
             assert!(shown.contains("db:5432") && !shown.contains("S3cr3t"), "{shown}");
         }
-        assert!(refused("postgres://app:S3cr3t@db/app?sslmode=require").contains("sslmode"));
+        assert!(refused("postgres://app:S3cr3t@db/app?sslmode=strict").contains("sslmode"));
+    }
+
+    #[cfg(all(feature = "postgres", not(feature = "tls")))]
+    #[test]
+    fn tls_is_missing_by_name() {
+        let complaint = refused("postgres://app:S3cr3t@db/app?sslmode=require");
+        assert!(complaint.contains("sslmode") && complaint.contains("feature `tls`"), "{complaint}");
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls_is_a_part_of_the_url() {
+        assert!(AnyStore::open("postgres://app@db/app?sslmode=require").is_ok());
+        let complaint =
+            refused("postgres://app:S3cr3t@db/app?sslmode=verify-full&sslrootcert=/nonexistent/ca.pem");
+        assert!(complaint.contains("sslrootcert names /nonexistent/ca.pem"), "{complaint}");
     }
 
     #[cfg(not(feature = "postgres"))]

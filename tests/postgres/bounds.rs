@@ -1,5 +1,6 @@
 //! Rule 7: whatever the network and the server do, a call is back within its timeout and a little.
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use tenure::{PostgresStore, Store};
@@ -10,7 +11,7 @@ use crate::{OP, SLACK, create, look, operations, renewal, store, timed};
 const TIMEOUT: Duration = Duration::from_millis(400);
 
 /// All four operations fail as time-outs, in time.
-fn all_time_out(what: &str, store: &PostgresStore) {
+pub(crate) fn all_time_out(what: &str, store: &PostgresStore) {
     for (operation, result, took) in operations(store, TIMEOUT) {
         let error = result.expect_err(operation);
         assert!(error.is_timeout() && error.is_retryable(), "{what}, {operation}: {error}");
@@ -19,7 +20,7 @@ fn all_time_out(what: &str, store: &PostgresStore) {
     }
 }
 
-fn recovers(what: &str, store: &PostgresStore) {
+pub(crate) fn recovers(what: &str, store: &PostgresStore) {
     let (result, took) = timed(|| store.observe("bound", OP));
     result.unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(took < Duration::from_secs(5), "{what}: {took:?}");
@@ -110,24 +111,28 @@ fn two_hosts(first: u16, database: &Database<'_>) -> PostgresStore {
 /// A server that lets so many in and answers the first statement of each with the end of the stream, after a FATAL
 /// error where it has last words.
 fn dying_server(deaths: usize, last_words: Option<&'static str>) -> (u16, std::thread::JoinHandle<()>) {
-    use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let serve = move || {
         for _ in 0..deaths {
-            let (mut client, _) = listener.accept().unwrap();
-            let mut startup = [0; 1024];
-            assert!(client.read(&mut startup).unwrap() > 0);
-            client.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
-            assert!(client.read(&mut startup).unwrap() > 0);
-            if let Some(words) = last_words {
-                let fields = format!("SFATAL\0VFATAL\0C57P01\0M{words}\0\0");
-                let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
-                client.write_all(&[b"E", &length[..], fields.as_bytes()].concat()).unwrap();
-            }
+            let (client, _) = listener.accept().unwrap();
+            die(client, last_words);
         }
     };
     (port, std::thread::spawn(serve))
+}
+
+/// Lets a client in, and answers its first statement with last words, if any.
+pub(crate) fn die(mut client: impl Read + Write, last_words: Option<&str>) {
+    let mut startup = [0; 1024];
+    assert!(client.read(&mut startup).unwrap() > 0);
+    client.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
+    assert!(client.read(&mut startup).unwrap() > 0);
+    if let Some(words) = last_words {
+        let fields = format!("SFATAL\0VFATAL\0C57P01\0M{words}\0\0");
+        let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
+        client.write_all(&[b"E", &length[..], fields.as_bytes()].concat()).unwrap();
+    }
 }
 
 const DEATHS: usize = 60;
@@ -136,7 +141,8 @@ const DEATHS: usize = 60;
 fn a_fatal_error_is_not_hidden_by_the_end_of_the_stream() {
     let (port, server) = dying_server(DEATHS, Some("good-bye"));
     for i in 0..DEATHS {
-        let store = PostgresStore::connect(&format!("host=127.0.0.1 user=x port={port}")).unwrap();
+        let store =
+            PostgresStore::connect(&format!("host=127.0.0.1 user=x port={port} sslmode=disable")).unwrap();
         let error = store.observe("n", OP).unwrap_err();
         assert_eq!(error.sqlstate(), Some("57P01"), "{i}: {error}");
         assert!(error.is_retryable() && error.to_string().contains("good-bye"), "{error}");
@@ -147,7 +153,8 @@ fn a_fatal_error_is_not_hidden_by_the_end_of_the_stream() {
 #[test]
 fn a_fresh_connection_that_ends_in_the_middle_of_a_call_is_not_replaced_by_another() {
     let (port, server) = dying_server(1, None);
-    let store = PostgresStore::connect(&format!("host=127.0.0.1 user=x port={port}")).unwrap();
+    let store =
+        PostgresStore::connect(&format!("host=127.0.0.1 user=x port={port} sslmode=disable")).unwrap();
     let error = store.observe("n", OP).unwrap_err();
     assert!(error.is_retryable() && !error.is_timeout() && error.sqlstate().is_none(), "{error}");
     assert!(error.to_string().starts_with("the connection to the database was lost: "), "{error}");

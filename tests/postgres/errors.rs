@@ -170,7 +170,8 @@ fn b26_whatever_an_outage_says_is_retryable() {
     for code in ["57P01", "57P02", "57P03", "08006"] {
         for lets_in in [false, true] {
             let port = refusing_server(code, lets_in);
-            let store = PostgresStore::connect(&format!("host=127.0.0.1 user=x port={port}")).unwrap();
+            let dsn = format!("host=127.0.0.1 user=x port={port} sslmode=disable");
+            let store = PostgresStore::connect(&dsn).unwrap();
             let (error, took) = timed(|| store.observe("n", OP).unwrap_err());
             assert_eq!(error.sqlstate(), Some(code), "{lets_in}: {error}");
             assert!(error.is_retryable() && !error.is_fatal() && !error.is_timeout(), "{lets_in}: {error}");

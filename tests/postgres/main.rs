@@ -18,6 +18,11 @@ mod log_sink;
 mod operations;
 mod pooler;
 mod table;
+#[cfg(feature = "tls")]
+mod tls;
+mod tls_connector;
+#[cfg(feature = "tls")]
+mod tls_peers;
 
 use std::time::{Duration, Instant};
 

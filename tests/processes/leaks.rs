@@ -4,6 +4,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use tenure::{PostgresStore, Store};
+#[cfg(feature = "tls")]
+use tenure_testground::Credentials;
 use tenure_testground::{Database, Postgres, Process, await_until, descriptors, mute_listener, threads};
 
 use crate::alone;
@@ -41,6 +43,8 @@ const CHILDREN: &[Child] = &[
     ("starved_elector", scarce::child_starved_elector),
     ("runs_dry", scarce::child_runs_dry),
     ("shows_all", secrets::child_shows_all),
+    #[cfg(feature = "tls")]
+    ("tries", secrets::child_tries),
 ];
 
 /// Runs the child that this process is, if it is one.
@@ -83,10 +87,23 @@ pub(crate) fn await_word(child: &mut Process, word: &str) -> String {
 }
 
 pub(crate) fn rule_7_two_hundred_time_outs_leave_nothing_behind() {
-    let server = Postgres::start_new();
+    leaves_nothing_behind(&Postgres::start_new(), "");
+}
+
+/// The handshake of each new connection stalls.
+#[cfg(feature = "tls")]
+pub(crate) fn rule_7_two_hundred_time_outs_over_tls_leave_nothing_behind() {
+    let own = Credentials::self_signed(&["127.0.0.1"]);
+    let files = tempfile::tempdir().unwrap();
+    let (root, _) = own.write(files.path(), "own");
+    let options = format!("?sslmode=verify-full&sslrootcert={}", root.display());
+    leaves_nothing_behind(&Postgres::builder().tls(&own).start(), &options);
+}
+
+fn leaves_nothing_behind(server: &Postgres, options: &str) {
     let database = server.database();
     prepare(&database);
-    let mut child = child("times_out", &database.dsn());
+    let mut child = child("times_out", &format!("{}{options}", database.dsn()));
     await_word(&mut child, "ready");
     server.pause();
     await_word(&mut child, "paused?");

@@ -125,6 +125,14 @@ const PLAIN: &[Plain] = named![
     rights::b01_a_leader_that_may_not_write_any_more_steps_down,
 ];
 
+#[cfg(feature = "tls")]
+const ENCRYPTED: &[Plain] = named![
+    secrets::b20_tls_may_be_asked_for_in_the_environment,
+    leaks::rule_7_two_hundred_time_outs_over_tls_leave_nothing_behind,
+];
+#[cfg(not(feature = "tls"))]
+const ENCRYPTED: &[Plain] = &[];
+
 fn main() -> ExitCode {
     if let Some(options) = node::Options::from_env() {
         return node::main(&options);
@@ -141,7 +149,7 @@ fn main() -> ExitCode {
             Ok(())
         })
     };
-    trials.extend(CHECKERS.iter().chain(PLAIN).map(plain));
+    trials.extend(CHECKERS.iter().chain(PLAIN).chain(ENCRYPTED).map(plain));
     trials.extend(ROOTS.iter().map(plain).map(for_root));
     for (name, test) in BOTH_WAYS {
         for way in [Way::Direct, Way::Pooled] {

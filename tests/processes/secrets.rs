@@ -5,6 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use tenure::{Config, Elector, PostgresStore, Store, Term};
+#[cfg(feature = "tls")]
+use tenure_testground::Authority;
 use tenure_testground::{Postgres, Process, await_until, free_port};
 
 use crate::leaks::{as_child, await_word, say};
@@ -44,6 +46,59 @@ pub(crate) fn b20_the_password_may_come_from_the_environment() {
         let said = await_word(&mut child, "refused");
         assert!(said.contains(code) && !said.contains(MARK), "{said}");
         assert!(child.wait(OP).success());
+    }
+}
+
+/// What the environment says of TLS holds where the connection string is silent, and nowhere else.
+#[cfg(feature = "tls")]
+pub(crate) fn b20_tls_may_be_asked_for_in_the_environment() {
+    let authority = Authority::new("ours");
+    let server = Postgres::builder().tls(&authority.server(&["localhost"])).start();
+    let files = tempfile::tempdir().unwrap();
+    let path = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
+    let (ca, other) = (
+        path(authority.write(files.path(), "ca.crt")),
+        path(Authority::new("another").write(files.path(), "other.crt")),
+    );
+    let (cert, key) = authority.client("app").write(files.path(), "app");
+    let (cert, key) = (path(cert), path(key));
+    let (here, by_address) = ("host=localhost", "host=127.0.0.1");
+    let cases = [
+        (here, &[("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", &*ca)][..], "42P01"),
+        (by_address, &[("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", &ca)], "for the host 127.0.0.1"),
+        (here, &[("PGSSLMODE", "verify-ca"), ("PGSSLROOTCERT", &other)], "other.crt has signed"),
+        (here, &[("PGSSLROOTCERT", "system"), ("SSL_CERT_FILE", &ca)], "42P01"),
+        (here, &[("PGSSLMODE", "verify-full"), ("SSL_CERT_FILE", &ca)], "42P01"),
+        (
+            here,
+            &[("PGSSLMODE", "verify-full"), ("SSL_CERT_FILE", &other)],
+            "the system's (sslrootcert=system)",
+        ),
+        (here, &[("PGSSLMODE", "verify-full"), ("SSL_CERT_FILE", &key)], "malformed: sslrootcert is missing"),
+        (here, &[("PGSSLMODE", "require"), ("PGSSLNEGOTIATION", "direct")], "sslnegotiation=direct takes"),
+        (here, &[("PGSSLCERT", &cert), ("PGSSLKEY", &key)], "42P01"),
+        (here, &[("PGSSLCERT", &cert), ("PGSSLKEY", &cert)], "malformed: sslkey names"),
+        (here, &[("PGSSLMODE", "strict")], "malformed: sslmode has an unknown value (from PGSSLMODE)"),
+        (here, &[("PGSSLROOTCERT", "/nonexistent")], "malformed: sslrootcert names /nonexistent"),
+        ("host=localhost sslmode=disable", &[("PGSSLMODE", "strict")], "42P01"),
+        ("host=localhost sslmode=disable", &[("PGSSLROOTCERT", "/nonexistent")], "42P01"),
+    ];
+    for (host, variables, outcome) in cases {
+        let dsn = format!("{host} port={} user=postgres password=S3cr3t", server.port());
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let command = as_child(&mut command, "tries", &dsn).env("HOME", "/nonexistent");
+        let run = command.env_remove("SSL_CERT_DIR").envs(variables.iter().copied()).output().unwrap();
+        let text = String::from_utf8_lossy(&run.stdout);
+        assert!(text.contains(outcome), "{dsn} {variables:?}: not {outcome}: {text}");
+        assert!(!text.contains(MARK), "{text}");
+    }
+}
+
+#[cfg(feature = "tls")]
+pub(crate) fn child_tries(dsn: &str) {
+    match PostgresStore::connect(dsn) {
+        Ok(store) => say(&format!("{:?}", store.observe("p", OP))),
+        Err(error) => say(&format!("malformed: {error} {error:?}")),
     }
 }
 

@@ -2,6 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
+
+use postgres::Socket;
+use postgres::tls::{MakeTlsConnect, TlsConnect};
 
 use super::PostgresStore;
 use super::connect::Opener;
@@ -10,6 +14,7 @@ use super::engine::Engine;
 use super::pool::OwnPool;
 use super::session::Source;
 use super::table::{DEFAULT_SCHEMA, DEFAULT_TABLE, Table};
+use super::tls::{Connector, Custom};
 use crate::store::StoreError;
 use crate::store::worker::Workers;
 
@@ -86,6 +91,7 @@ pub struct PostgresBuilder {
     table: String,
     pool_size: u32,
     application_name: Option<String>,
+    connector: Option<Arc<dyn Connector>>,
 }
 
 impl PostgresBuilder {
@@ -96,6 +102,7 @@ impl PostgresBuilder {
             table: DEFAULT_TABLE.to_owned(),
             pool_size,
             application_name: None,
+            connector: None,
         }
     }
 
@@ -126,7 +133,27 @@ impl PostgresBuilder {
         self
     }
 
-    /// Checks the settings and makes the store. Sends nothing, resolves nothing, starts no thread.
+    /// Encrypts connections with a connector of the application's, e.g. of the crates `postgres-native-tls` or
+    /// `tokio-postgres-rustls`, instead of the crate's own, and without the feature `tls`. It is called on the store's
+    /// threads and must not block in between; the handshake is a part of the call's time.
+    ///
+    /// `sslmode` is `require` then unless the connection string or `PGSSLMODE` says otherwise (`disable`, `allow` and
+    /// `prefer` are possible), and what the connector verifies is its own affair: `verify-ca` and `verify-full` are
+    /// refused, and so are `sslrootcert`, `sslcert` and `sslkey` in the connection string.
+    /// Connections of the application's own pool have their own; to set one for them is an error.
+    pub fn tls_connector<T>(mut self, connector: T) -> PostgresBuilder
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::TlsConnect: Send,
+        T::Stream: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        self.connector = Some(Arc::new(Custom(connector)));
+        self
+    }
+
+    /// Checks the settings and makes the store. Sends nothing, resolves nothing, starts no thread; reads the files that
+    /// are named for TLS.
     ///
     /// # Errors
     /// A setting that can't be used, by name.
@@ -140,9 +167,13 @@ impl PostgresBuilder {
             return Err(PostgresConfigError::new("application_name", "contains a NUL byte"));
         }
         let source = match self.origin {
+            Origin::Pool(_) if self.connector.is_some() => {
+                let complaint = "is of no use to the application's pool, which has its own";
+                return Err(PostgresConfigError::new("tls_connector", complaint));
+            }
             Origin::Pool(source) => source,
             Origin::Dsn(dsn) => {
-                let mut dsn = Dsn::parse(&dsn, std::env::var_os("PGPASSWORD"))?;
+                let mut dsn = Dsn::parse(&dsn, &|variable| std::env::var_os(variable), self.connector)?;
                 let name = self.application_name.as_deref().or(dsn.base.get_application_name());
                 let name = name.unwrap_or(DEFAULT_APPLICATION_NAME).to_owned();
                 dsn.base.application_name(&name);
@@ -162,6 +193,7 @@ impl fmt::Debug for PostgresBuilder {
             .field("table", &self.table)
             .field("pool_size", &self.pool_size)
             .field("application_name", &self.application_name)
+            .field("tls_connector", &self.connector.is_some())
             .finish_non_exhaustive()
     }
 }

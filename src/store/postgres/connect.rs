@@ -13,7 +13,7 @@ use std::time::Instant;
 use r2d2::ManageConnection;
 use r2d2_postgres::PostgresConnectionManager;
 
-use super::connection::{Deadline, DeadlineConnector};
+use super::connection::{Deadline, DeadlineConnector, Way};
 use super::dsn::{Dsn, Host, Server};
 use super::error;
 use super::pool::Connection;
@@ -79,10 +79,10 @@ impl Opener {
         let mut last: Option<StoreError> = None;
         for (i, address) in addresses.iter().enumerate() {
             let until = share(until, addresses.len() - i);
-            match self.log_in(index, (*address, server.port), None, until) {
+            match self.reach(index, (*address, server.port), until) {
                 Ok(connection) => return Ok(connection),
                 // What a server said tells more than that nobody listens on the next address.
-                Err(error) if error.sqlstate().is_none() && last.as_ref().is_some_and(has_sqlstate) => {}
+                Err(error) if !is_a_word(&error) && last.as_ref().is_some_and(is_a_word) => {}
                 Err(error) => last = Some(error),
             }
         }
@@ -98,6 +98,22 @@ impl Opener {
         })
     }
 
+    /// By TCP, in the clear and encrypted, as the parameters want it.
+    fn reach(&self, index: usize, address: (IpAddr, u16), until: Instant) -> Result<Connection, StoreError> {
+        let mut ways = self.dsn.security.ways().into_iter().map(|way| way.map_or(Way::Plain, Way::Tls));
+        let first = self.log_in(index, address, ways.next().unwrap_or(Way::Plain), until);
+        match (first, ways.next()) {
+            // A server that wants no plain connections turned this one away (sslmode=allow).
+            (Err(refusal), Some(way)) if has_sqlstate(&refusal) => {
+                match self.log_in(index, address, way, until) {
+                    Err(error) if !has_sqlstate(&error) => Err(refusal),
+                    second => second,
+                }
+            }
+            (first, _) => first,
+        }
+    }
+
     /// The driver lets nobody put a stream under a Unix-domain connection. So it is given a TCP connection to
     /// a listener that exists only for this moment; our connector drops that one and connects to the socket.
     fn open_unix(&self, index: usize, socket: PathBuf, until: Instant) -> Result<Connection, StoreError> {
@@ -108,14 +124,14 @@ impl Opener {
         };
         let (_listener, address) =
             stand_in().map_err(|error: io::Error| StoreError::retryable(NO_STAND_IN).with_source(error))?;
-        self.log_in(index, address, Some(socket), until)
+        self.log_in(index, address, Way::Unix(socket), until)
     }
 
     fn log_in(
         &self,
         index: usize,
         (address, port): (IpAddr, u16),
-        unix_socket: Option<PathBuf>,
+        way: Way,
         until: Instant,
     ) -> Result<Connection, StoreError> {
         let server = &self.dsn.servers[index];
@@ -128,7 +144,7 @@ impl Opener {
         config.connect_timeout(until.saturating_duration_since(Instant::now()));
         let deadline = Deadline::default();
         deadline.arm(until);
-        let connector = DeadlineConnector::new(deadline.clone(), unix_socket);
+        let connector = DeadlineConnector::new(deadline.clone(), way);
         let result = PostgresConnectionManager::new(config, connector).connect();
         deadline.disarm();
         match result {
@@ -158,6 +174,11 @@ fn share(until: Instant, candidates: usize) -> Instant {
     let now = Instant::now();
     let left = until.saturating_duration_since(now);
     now + left / u32::try_from(candidates).unwrap_or(u32::MAX).max(1)
+}
+
+/// Whether the server, or what it showed of itself, is the reason.
+fn is_a_word(error: &StoreError) -> bool {
+    has_sqlstate(error) || error.is_fatal()
 }
 
 fn has_sqlstate(error: &StoreError) -> bool {
@@ -209,7 +230,7 @@ mod tests {
     fn opener(dsn: &str, addresses: &[IpAddr]) -> Opener {
         let addresses = addresses.to_vec();
         let resolver = Resolver::with(move |_| Ok(addresses.clone()));
-        Opener { resolver, ..Opener::new(Dsn::parse(dsn, None).unwrap()) }
+        Opener { resolver, ..Opener::new(Dsn::parse(dsn, &|_| None, None).unwrap()) }
     }
 
     fn refusal(opener: &Opener, patience: Duration) -> StoreError {
@@ -237,7 +258,7 @@ mod tests {
         let port = refuses("28P01");
         let (server, nobody) = (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::new(127, 0, 0, 77).into());
         for addresses in [[server, nobody], [nobody, server]] {
-            let opener = opener(&format!("host=db.invalid user=x port={port}"), &addresses);
+            let opener = opener(&format!("host=db.invalid user=x port={port} sslmode=disable"), &addresses);
             let error = refusal(&opener, Duration::from_secs(20));
             assert_eq!(error.sqlstate(), Some("28P01"), "{addresses:?}: {error}");
             let text = format!("db.invalid:{port} refused the connection: go away (SQLSTATE 28P01)");

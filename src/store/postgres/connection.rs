@@ -6,8 +6,9 @@
 //! at once.
 //!
 //! The driver hands over its socket only where it believes that TLS is wanted. [`DeadlineConnector`]
-//! therefore poses as a TLS connector with direct negotiation (no byte is exchanged for it) and gives the
-//! plain socket back.
+//! therefore poses as a TLS connector with direct negotiation (no byte is exchanged for it) and gives back the
+//! plain socket, or what the real connector makes of it. The deadline is above the encryption, and so holds for
+//! whatever the encryption waits for too, the handshake included.
 
 use std::future::Future;
 use std::io;
@@ -23,6 +24,8 @@ use postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::time::Sleep;
+
+use super::tls::{Encryption, Secured, Stream};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -95,7 +98,21 @@ fn fired(timer: &mut Option<(Instant, Pin<Box<Sleep>>)>, until: Instant, cx: &mu
 
 enum Wire {
     Tcp(Socket),
+    Tls(Stream),
     Unix(UnixStream),
+}
+
+trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin + ?Sized> Duplex for T {}
+
+impl Wire {
+    fn stream(&mut self) -> Pin<&mut dyn Duplex> {
+        match self {
+            Wire::Tcp(socket) => Pin::new(socket),
+            Wire::Tls(stream) => Pin::new(stream),
+            Wire::Unix(socket) => Pin::new(socket),
+        }
+    }
 }
 
 /// What the driver reads from and writes to.
@@ -104,20 +121,15 @@ pub(super) struct DeadlineStream {
     guard: Guard,
     /// Bytes were handed up and the driver has not come back empty-handed since.
     fresh_data: bool,
+    /// The end that came right behind them, kept for the next poll: it may be told only once.
+    end: Option<io::Result<()>>,
 }
 
 impl DeadlineStream {
-    fn poll_wire<R>(
-        &mut self,
-        cx: &mut Context<'_>,
-        tcp: impl FnOnce(Pin<&mut Socket>, &mut Context<'_>) -> Poll<io::Result<R>>,
-        unix: impl FnOnce(Pin<&mut UnixStream>, &mut Context<'_>) -> Poll<io::Result<R>>,
-    ) -> Poll<io::Result<R>> {
+    /// The wire, as long as there is time.
+    fn wire(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut dyn Duplex>> {
         self.guard.check(cx)?;
-        match &mut self.wire {
-            Wire::Tcp(socket) => tcp(Pin::new(socket), cx),
-            Wire::Unix(socket) => unix(Pin::new(socket), cx),
-        }
+        Ok(self.wire.stream())
     }
 }
 
@@ -128,23 +140,23 @@ impl AsyncRead for DeadlineStream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        self.guard.check(cx)?;
-        let polled = match &mut self.wire {
-            Wire::Tcp(socket) => Pin::new(socket).poll_read(cx, buf),
-            Wire::Unix(socket) => Pin::new(socket).poll_read(cx, buf),
+        let polled = match self.end.take() {
+            Some(end) => Poll::Ready(end),
+            None => self.wire(cx)?.poll_read(cx, buf),
         };
         // The driver looks at its connection before it looks at the call in flight, and an end of stream
         // found there hides the FATAL message that came just before. So an end right behind data is shown one
         // poll later.
-        match &polled {
+        match polled {
             Poll::Ready(Ok(())) if buf.filled().len() > before => self.fresh_data = true,
-            Poll::Ready(_) if self.fresh_data => {
+            Poll::Ready(end) if self.fresh_data => {
                 self.fresh_data = false;
+                self.end = Some(end);
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
             Poll::Pending => self.fresh_data = false,
-            Poll::Ready(_) => {}
+            Poll::Ready(end) => return Poll::Ready(end),
         }
         polled
     }
@@ -152,35 +164,49 @@ impl AsyncRead for DeadlineStream {
 
 impl AsyncWrite for DeadlineStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_wire(cx, |s, cx| s.poll_write(cx, bytes), |s, cx| s.poll_write(cx, bytes))
+        self.wire(cx)?.poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_wire(cx, |s, cx| s.poll_flush(cx), |s, cx| s.poll_flush(cx))
+        self.wire(cx)?.poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_wire(cx, |s, cx| s.poll_shutdown(cx), |s, cx| s.poll_shutdown(cx))
+        self.wire(cx)?.poll_shutdown(cx)
     }
 }
 
 impl TlsStream for DeadlineStream {
     fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
+        match &self.wire {
+            Wire::Tls(stream) => stream.channel_binding(),
+            Wire::Tcp(_) | Wire::Unix(_) => ChannelBinding::none(),
+        }
     }
 }
 
+/// How the driver's socket becomes what it reads from.
+#[derive(Clone)]
+pub(super) enum Way {
+    /// It is that already.
+    Plain,
+    Tls(Encryption),
+    /// Throw the driver's socket away and connect to this one instead.
+    Unix(PathBuf),
+}
+
 /// Gives the driver a [`DeadlineStream`]; one per connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct DeadlineConnector {
     deadline: Deadline,
-    /// Throw the driver's socket away and connect to this one instead.
-    unix_socket: Option<PathBuf>,
+    way: Way,
+    /// What the server is called.
+    host: String,
 }
 
 impl DeadlineConnector {
-    pub(super) fn new(deadline: Deadline, unix_socket: Option<PathBuf>) -> DeadlineConnector {
-        DeadlineConnector { deadline, unix_socket }
+    pub(super) fn new(deadline: Deadline, way: Way) -> DeadlineConnector {
+        DeadlineConnector { deadline, way, host: String::new() }
     }
 }
 
@@ -189,8 +215,8 @@ impl MakeTlsConnect<Socket> for DeadlineConnector {
     type TlsConnect = DeadlineConnector;
     type Error = BoxError;
 
-    fn make_tls_connect(&mut self, _host: &str) -> Result<DeadlineConnector, BoxError> {
-        Ok(self.clone())
+    fn make_tls_connect(&mut self, host: &str) -> Result<DeadlineConnector, BoxError> {
+        Ok(DeadlineConnector { host: host.to_owned(), ..self.clone() })
     }
 }
 
@@ -202,14 +228,18 @@ impl TlsConnect<Socket> for DeadlineConnector {
     fn connect(self, socket: Socket) -> Self::Future {
         Box::pin(async move {
             let mut guard = Guard { deadline: self.deadline, timer: None };
-            let wire = match self.unix_socket {
-                None => Wire::Tcp(socket),
-                Some(path) => {
+            let wire = match self.way {
+                Way::Plain => Wire::Tcp(socket),
+                Way::Tls(encryption) => match guard.bound(encryption.encrypt(self.host, socket)).await?? {
+                    Secured::Tls(stream) => Wire::Tls(stream),
+                    Secured::Plain(socket) => Wire::Tcp(socket),
+                },
+                Way::Unix(path) => {
                     drop(socket);
                     Wire::Unix(guard.bound(UnixStream::connect(path)).await??)
                 }
             };
-            Ok(DeadlineStream { wire, guard, fresh_data: false })
+            Ok(DeadlineStream { wire, guard, fresh_data: false, end: None })
         })
     }
 }

@@ -2,34 +2,18 @@
 //!
 //! No message repeats any part of the string that could belong to the password.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use postgres::Config;
-use postgres::config::{ChannelBinding, LoadBalanceHosts, SslMode, SslNegotiation};
+use postgres::config::{LoadBalanceHosts, SslMode, SslNegotiation};
 
 use super::builder::PostgresConfigError;
-
-/// libpq's options that only make sense with TLS.
-const TLS_OPTIONS: [&str; 13] = [
-    "sslrootcert",
-    "sslcert",
-    "sslkey",
-    "sslpassword",
-    "sslcrl",
-    "sslcrldir",
-    "sslsni",
-    "sslcertmode",
-    "ssl_min_protocol_version",
-    "ssl_max_protocol_version",
-    "sslcompression",
-    "requiressl",
-    "sslnegotiation",
-];
+use super::tls::{self, Connector, Environment, Parameters, Security};
 
 /// One server of the connection string.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,20 +59,23 @@ pub(super) struct Dsn {
     pub(super) connect_timeout: Option<Duration>,
     /// Try the servers in a random order.
     pub(super) shuffled: bool,
+    pub(super) security: Security,
 }
 
 impl Dsn {
-    /// `env_password` is the value of `PGPASSWORD`, used where the string has no password.
-    pub(super) fn parse(dsn: &str, env_password: Option<OsString>) -> Result<Dsn, PostgresConfigError> {
+    /// What the string does not say of TLS, and the password if it has none, comes from the environment
+    /// (`PGPASSWORD` and so on). Reads the files that are named for TLS.
+    pub(super) fn parse(
+        dsn: &str,
+        environment: Environment<'_>,
+        connector: Option<Arc<dyn Connector>>,
+    ) -> Result<Dsn, PostgresConfigError> {
         check_userinfo(dsn)?;
-        let plain = without_tls_options(dsn)?;
-        let config: Config = plain.parse().map_err(|error| invalid(&error))?;
-        if config.get_channel_binding() == ChannelBinding::Require {
-            return Err(wants_tls("channel_binding=require"));
-        }
+        let (rest, tls) = without_tls_options(dsn, environment)?;
+        let config: Config = rest.parse().map_err(|error| invalid(&error))?;
         let servers = servers(&config)?;
         let mut base = copy_without_servers(&config);
-        if let (None, Some(password)) = (config.get_password(), env_password) {
+        if let (None, Some(password)) = (config.get_password(), environment("PGPASSWORD")) {
             base.password(password.as_encoded_bytes());
         }
         for (field, text) in [
@@ -101,7 +88,11 @@ impl Dsn {
                 return Err(PostgresConfigError::new(field, "contains a NUL byte"));
             }
         }
+        let has_network = servers.iter().any(|server| !matches!(server.host, Host::Unix(_)));
+        let security = tls.security(connector, has_network)?;
+        base.channel_binding(security.binding);
         Ok(Dsn {
+            security,
             servers,
             base,
             connect_timeout: config.get_connect_timeout().copied(),
@@ -208,42 +199,23 @@ fn url_rest(dsn: &str) -> Option<&str> {
     dsn.strip_prefix("postgres://").or_else(|| dsn.strip_prefix("postgresql://"))
 }
 
-/// Refuses what asks for TLS, and takes out the rest of what concerns it: the driver knows only part of it.
-fn without_tls_options(dsn: &str) -> Result<String, PostgresConfigError> {
+/// Takes out what concerns TLS: the driver knows only part of it.
+fn without_tls_options(
+    dsn: &str,
+    environment: Environment<'_>,
+) -> Result<(String, Parameters), PostgresConfigError> {
     let options = if url_rest(dsn).is_some() { url_options(dsn) } else { keyword_options(dsn) };
-    let mode = options.iter().rev().find(|option| option.key == "sslmode").map(|option| &*option.value);
-    match mode {
-        None | Some("disable" | "allow" | "prefer") => {}
-        Some(mode @ ("require" | "verify-ca" | "verify-full")) => {
-            return Err(wants_tls(&format!("sslmode={mode}")));
-        }
-        Some(_) => return Err(PostgresConfigError::new("sslmode", "has an unknown value")),
-    }
     if options.iter().any(|option| option.key.is_empty()) {
         // The driver would take it for the end of the string.
         return Err(PostgresConfigError::new("dsn", "has a value without a keyword"));
     }
+    let pairs: Vec<_> = options.iter().map(|option| (&*option.key, &*option.value)).collect();
+    let parameters = Parameters::read(&pairs, environment);
     let mut rest = dsn.to_owned();
-    for option in options.iter().rev() {
-        let is_tls = TLS_OPTIONS.contains(&&*option.key);
-        let harmless =
-            mode == Some("disable") || (option.key == "sslnegotiation" && option.value == "postgres");
-        if is_tls && !harmless {
-            return Err(wants_tls(&option.key));
-        }
-        if is_tls || option.key == "sslmode" {
-            rest.replace_range(option.place.clone(), "");
-        }
+    for option in options.iter().rev().filter(|option| tls::is_ours(&option.key)) {
+        rest.replace_range(option.place.clone(), "");
     }
-    Ok(rest)
-}
-
-fn wants_tls(what: &str) -> PostgresConfigError {
-    let complaint = format!(
-        "asks for TLS ({what}), which takes the `tls` feature, and this version does not have it yet; without it only plain connections are \
-         possible (sslmode=disable or prefer)"
-    );
-    PostgresConfigError::new("dsn", complaint)
+    Ok((rest, parameters))
 }
 
 /// The driver's complaint; it names options, and sometimes a character of what it could not read.

@@ -7,6 +7,7 @@ use std::io;
 use postgres::Error;
 use postgres::error::{DbError, Severity};
 
+use super::tls;
 use crate::store::{StoreError, worker};
 
 /// "Read-only transaction": also what a standby and a demoted primary say.
@@ -126,6 +127,14 @@ pub(super) fn of_connect(error: Error, place: &str, has_password: bool) -> Store
         let message = format!("{place} refused the connection: {}", db.message());
         return of_server(message, error);
     }
+    if let Some(failure) = error.source().and_then(|cause| cause.downcast_ref::<tls::Failure>()) {
+        let failure = (failure.to_string(), failure.is_fatal());
+        return of_tls(failure, place, error);
+    }
+    #[cfg(feature = "tls")]
+    if let Some(failure) = io_cause(&error).and_then(tls::alert) {
+        return of_tls((failure.to_string(), failure.is_fatal()), place, error);
+    }
     let message = format!("can't connect to {place}: {}", innermost(&error));
     match error.source() {
         // Neither the server's word nor the network's: the driver can't log in with what it was given.
@@ -142,6 +151,11 @@ pub(super) fn of_connect(error: Error, place: &str, has_password: bool) -> Store
         }
         _ => StoreError::retryable(message).with_source(error),
     }
+}
+
+fn of_tls((why, is_fatal): (String, bool), place: &str, error: Error) -> StoreError {
+    let new = if is_fatal { StoreError::fatal } else { StoreError::retryable };
+    new(format!("can't connect to {place} with TLS: {why}")).with_source(error)
 }
 
 fn of_server(message: String, error: Error) -> StoreError {

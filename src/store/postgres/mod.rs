@@ -29,6 +29,7 @@ mod schema;
 mod session;
 mod sql;
 mod table;
+mod tls;
 
 pub use builder::{PostgresBuilder, PostgresConfigError};
 pub use examine::{PostgresExamination, PostgresTable};
@@ -66,6 +67,46 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 /// In the schema `public` unless [`PostgresBuilder::schema`] names another one. The server's `search_path` is
 /// not consulted: through a transaction pooler it may be whatever another client has left there.
 ///
+/// # TLS
+///
+/// With the feature `tls` the connection string, or the environment where the string is silent, has libpq's parameters:
+///
+/// | parameter | variable | |
+/// | --- | --- | --- |
+/// | `sslmode` | `PGSSLMODE` | see below; `prefer` by default |
+/// | `sslrootcert` | `PGSSLROOTCERT` | a file with the certificates that sign the server's, or itself; or `system` |
+/// | `sslcert`, `sslkey` | `PGSSLCERT`, `PGSSLKEY` | the client's own certificate and its key |
+/// | `sslnegotiation` | `PGSSLNEGOTIATION` | `postgres`, or `direct`: without asking first, from PostgreSQL 17 on |
+/// | `channel_binding` | `PGCHANNELBINDING` | `require`: the log-in (SCRAM) must prove that nobody is in between |
+///
+/// | `sslmode` | the connection is | who listens learns | who sits in between can do |
+/// | --- | --- | --- | --- |
+/// | `disable` | plain | everything | everything |
+/// | `allow` | plain, or encrypted if the server turns that away | everything | everything |
+/// | `prefer` | encrypted, or plain if the server says that it has no TLS | then everything | everything |
+/// | `require` | encrypted | nothing | everything; with an `sslrootcert` it is `verify-ca` |
+/// | `verify-ca` | to a server with a certificate of one in `sslrootcert` | nothing | everything, with such a certificate |
+/// | `verify-full` | the same, and the certificate is for this host | nothing | nothing |
+///
+/// As with libpq: a root certificate that is there is used in every mode; files that are not named are looked for in
+/// `$HOME/.postgresql` (`root.crt`, `postgresql.crt`, `postgresql.key`), once, when the store is made;
+/// `sslrootcert=system` means, and takes, `verify-full`; a key that others can read is refused; with `hostaddr` the
+/// certificate must be for `host`; Unix-domain sockets are never encrypted, whatever `sslmode` says.
+///
+/// Unlike libpq: `verify-full` without any root certificate means the system's (or those that `SSL_CERT_FILE` and
+/// `SSL_CERT_DIR` name), read once, and `verify-ca` without one is refused; a certificate that is itself in `sslrootcert`
+/// is trusted, whoever has signed it; a host without a name is verified by its address; the names of a certificate are
+/// its alternative names, not its common name. And stricter: a file that is named and can't be used is an error in
+/// every mode; `prefer` goes on in plain text only where the server says that it has no TLS, and not where the handshake
+/// or the log-in fails; revocation lists, passphrases and libpq's other parameters are refused by name.
+///
+/// The files are read when the store is made, and again for a new connection if they have changed: certificates can be
+/// replaced under a running program. (While what is there can't be used, no new connection is made.) A certificate
+/// that does not hold is a [fatal](StoreError::is_fatal) error; a handshake that breaks off is retryable. The
+/// handshake is a part of a call's time.
+///
+/// Any other TLS library goes through [`connect_with_tls`](PostgresStore::connect_with_tls), without the feature.
+///
 /// # Fail-over
 ///
 /// Fences follow the server's timeline, which every promotion raises, so that they go on rising above those
@@ -87,9 +128,10 @@ impl PostgresStore {
     /// each with its share of the time (`target_session_attrs=read-write` passes read-only ones over at
     /// once). Hosts may be directories of Unix-domain sockets; each connection to one listens for a moment on
     /// a free port of the loopback interface. Without a password in it, that of the environment variable
-    /// `PGPASSWORD` is used. A string that asks for TLS is refused in a build without it.
+    /// `PGPASSWORD` is used. How connections are encrypted is said [above](PostgresStore#tls); a string that asks for
+    /// TLS is refused in a build without it.
     ///
-    /// Sends nothing: the first call connects.
+    /// Sends nothing: the first call connects. Reads the files that are named for TLS.
     ///
     /// ```no_run
     /// use tenure::PostgresStore;
@@ -103,6 +145,21 @@ impl PostgresStore {
     /// The string can't be used; the error says which part of it, and never shows the password.
     pub fn connect(dsn: &str) -> Result<PostgresStore, PostgresConfigError> {
         PostgresStore::builder(dsn).build()
+    }
+
+    /// The same, encrypted by a connector of the application's: see [`PostgresBuilder::tls_connector`]. Does not take
+    /// the feature `tls`.
+    ///
+    /// # Errors
+    /// As [`connect`](PostgresStore::connect), and where the string asks for what only the crate's own connector does.
+    pub fn connect_with_tls<T>(dsn: &str, connector: T) -> Result<PostgresStore, PostgresConfigError>
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::TlsConnect: Send,
+        T::Stream: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        PostgresStore::builder(dsn).tls_connector(connector).build()
     }
 
     /// The settings of a store with a pool of its own; `dsn` as for [`connect`](PostgresStore::connect).

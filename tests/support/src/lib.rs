@@ -10,6 +10,7 @@
 //! | [`PgBouncer`] | a transaction pooler in front of it |
 //! | [`Proxy`] | delay, black hole, lost replies, held requests, resets, refusals, throttling; counts round trips |
 //! | [`MuteListener`], [`SynBlackHole`] | peers that accept and never answer, or never even accept |
+//! | [`Authority`], [`Credentials`] | certificates for servers ([`PostgresBuilder::tls`]) and clients |
 //! | [`ClockShim`] | stepping the clocks of a server or of a process while it runs |
 //! | [`signal_storm`] | signals that interrupt whatever a process waits in |
 //! | [`limit_descriptors`], [`limit_threads`] | a process that gets no more of them |
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod clock_shim;
 mod listeners;
 mod pgbouncer;
@@ -28,6 +30,7 @@ mod proxy;
 mod scene;
 mod signal_storm;
 
+pub use certificates::{Authority, Credentials};
 pub use clock_shim::{BootOffset, ClockShim};
 pub use listeners::{MuteListener, SynBlackHole, mute_listener, syn_black_hole};
 pub use pgbouncer::{AdminRow, PgBouncer, PgBouncerBuilder};

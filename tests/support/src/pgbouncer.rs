@@ -1,5 +1,6 @@
 //! A throw-away PgBouncer.
 
+use crate::certificates::Credentials;
 use crate::port::free_port;
 use crate::process::{await_until, signal, stop_process, wait_for_exit};
 use crate::{Postgres, cont_process, scene};
@@ -19,6 +20,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug)]
 pub struct PgBouncerBuilder {
     upstream: u16,
+    credentials: Option<Credentials>,
     settings: BTreeMap<String, String>,
     users: Vec<String>,
 }
@@ -45,6 +47,12 @@ impl PgBouncerBuilder {
         self
     }
 
+    /// Wants TLS of its clients, and has this certificate. Its console is out of reach then.
+    pub fn tls(mut self, credentials: &Credentials) -> PgBouncerBuilder {
+        self.credentials = Some(credentials.clone());
+        self.setting("client_tls_sslmode", "require")
+    }
+
     /// Lets a role of the server in, beside `postgres`.
     pub fn user(mut self, name: &str) -> PgBouncerBuilder {
         self.users.push(name.to_owned());
@@ -62,6 +70,14 @@ impl PgBouncerBuilder {
             users: Mutex::new(self.users),
         };
         pooler.write_users();
+        if let Some(credentials) = self.credentials {
+            let (certificate, key) = credentials.write_for_server(pooler.dir.path());
+            let mut set = |name: &str, path: &Path| {
+                pooler.settings.insert(name.to_owned(), path.display().to_string());
+            };
+            set("client_tls_cert_file", &certificate);
+            set("client_tls_key_file", &key);
+        }
         for _ in 0..20 {
             pooler.port = free_port();
             pooler.write_configuration();
@@ -97,7 +113,12 @@ impl PgBouncer {
 
     /// A pooler for whatever answers on this port of 127.0.0.1: a server, or a proxy in front of one.
     pub fn builder(upstream: u16) -> PgBouncerBuilder {
-        PgBouncerBuilder { upstream, settings: BTreeMap::new(), users: vec!["postgres".to_owned()] }
+        PgBouncerBuilder {
+            upstream,
+            credentials: None,
+            settings: BTreeMap::new(),
+            users: vec!["postgres".to_owned()],
+        }
     }
 
     /// The port on 127.0.0.1; the same across restarts.

@@ -1,10 +1,12 @@
 //! How a server is configured and made.
 
 use super::{Postgres, Running, install};
+use crate::certificates::{Authority, Credentials};
 use crate::port::free_port;
 use crate::scene::{self, Medium};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use tempfile::TempDir;
 
@@ -13,6 +15,9 @@ use tempfile::TempDir;
 pub struct PostgresBuilder {
     settings: BTreeMap<String, String>,
     env: Vec<(String, String)>,
+    credentials: Option<Credentials>,
+    client_authority: Option<String>,
+    rules: Option<String>,
 }
 
 impl PostgresBuilder {
@@ -40,6 +45,24 @@ impl PostgresBuilder {
     /// Several variables, as [`ClockShim::env`](crate::ClockShim::env) gives them.
     pub fn envs(mut self, variables: impl IntoIterator<Item = (String, String)>) -> PostgresBuilder {
         self.env.extend(variables);
+        self
+    }
+
+    /// Speaks TLS, with this certificate.
+    pub fn tls(mut self, credentials: &Credentials) -> PostgresBuilder {
+        self.credentials = Some(credentials.clone());
+        self
+    }
+
+    /// Asks clients for a certificate of this authority's; whether they need one is up to the rules.
+    pub fn client_authority(mut self, authority: &Authority) -> PostgresBuilder {
+        self.client_authority = Some(authority.certificate());
+        self
+    }
+
+    /// Lines of `pg_hba.conf` for everybody but the superuser, whom this crate needs.
+    pub fn rules(mut self, lines: &str) -> PostgresBuilder {
+        self.rules = Some(format!("local all postgres trust\nhost all postgres all trust\n{lines}\n"));
         self
     }
 
@@ -77,11 +100,12 @@ impl PostgresBuilder {
         })
     }
 
-    fn launch(self, fill: impl FnOnce(&TempDir)) -> Postgres {
+    fn launch(mut self, fill: impl FnOnce(&TempDir)) -> Postgres {
         // What waits for the disk needs one.
         let durable = self.settings.get("fsync").is_some_and(|value| value != "off");
         let dir = scene::server_dir("pg", if durable { Medium::Disk } else { Medium::Fast });
         fill(&dir);
+        self.write_files(dir.path());
         let mut server = Postgres {
             running: Mutex::new(Running::default()),
             dir,
@@ -100,6 +124,32 @@ impl PostgresBuilder {
         }
         panic!("20 ports in a row were taken by others");
     }
+}
+
+impl PostgresBuilder {
+    /// What the settings then name.
+    fn write_files(&mut self, directory: &Path) {
+        let text = |path: &Path| path.to_str().expect("a temporary directory in UTF-8").to_owned();
+        if let Some(credentials) = &self.credentials {
+            let (certificate, key) = credentials.write_for_server(directory);
+            self.settings.insert("ssl".to_owned(), "on".to_owned());
+            self.settings.insert("ssl_cert_file".to_owned(), text(&certificate));
+            self.settings.insert("ssl_key_file".to_owned(), text(&key));
+        }
+        let authority = directory.join("clients.crt");
+        let rules = directory.join("data/pg_hba.conf");
+        if let Some(certificate) = &self.client_authority {
+            self.settings.insert("ssl_ca_file".to_owned(), text(&authority));
+            write(&authority, certificate);
+        }
+        if let Some(lines) = &self.rules {
+            write(&rules, lines);
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap_or_else(|error| panic!("can't write {}: {error}", path.display()));
 }
 
 fn all_settings(asked: &BTreeMap<String, String>, server: &Postgres) -> BTreeMap<String, String> {
@@ -133,6 +183,5 @@ fn write_configuration(server: &Postgres) {
     let lines =
         server.settings.iter().map(|(name, value)| format!("{name} = '{}'\n", value.replace('\'', "''")));
     let path = server.data_dir().join("postgresql.conf");
-    std::fs::write(&path, lines.collect::<String>())
-        .unwrap_or_else(|error| panic!("can't write {}: {error}", path.display()));
+    write(&path, &lines.collect::<String>());
 }
