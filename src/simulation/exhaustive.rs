@@ -175,11 +175,13 @@ impl Small {
             renew_interval: Duration::from_millis(1_000),
             retry_period: Duration::from_millis(RETRY_MS),
             retry_delay: Duration::from_millis(250),
+            takeover_delay: Duration::ZERO,
             safety_margin: Duration::from_millis(self.margin_ms),
             longest_lease: Config::MAX_LEASE_DURATION,
             min_fence: 0,
             strict: self.strict,
             release_on_exit: true,
+            observer: false,
         }
     }
 }
