@@ -14,6 +14,7 @@ mod errors;
 mod fencing;
 mod frozen;
 mod log_sink;
+mod observer;
 mod operations;
 mod pooler;
 mod table;
