@@ -110,12 +110,12 @@ impl Books {
         });
         let other = |l: &Leader| l.holder != self.shared.identity.as_str();
         match (before, leader) {
+            (_, Some(leader)) if !other(&leader) => {}
+            (Some(before), Some(leader)) if before == leader => {}
             (Some(before), Some(leader)) if before.same_term(&leader) => {
-                if other(&leader) && before.payload != leader.payload {
-                    self.report(Event::Published { leader });
-                }
+                self.report(Event::Published { leader });
             }
-            (_, Some(leader)) if other(&leader) => self.report(Event::Observed { leader }),
+            (_, Some(leader)) => self.report(Event::Observed { leader }),
             (Some(last), None) if other(&last) => self.report(Event::Vacant { last }),
             _ => {}
         }
