@@ -337,10 +337,10 @@ impl ConfigBuilder {
     /// takes it: for a region that is to lead only where no other one does. Zero to 31 days.
     ///
     /// The preferred participants go first at every hand-over if the delay is longer than their `retry_period` and
-    /// `operation_timeout` together: they look that often. It is a preference, not a promise, and nothing is taken
-    /// back from a leader that is not preferred; [`resign`](crate::LeaderGuard::resign) does that. The delay comes
-    /// after what rule 10 has a candidate wait for, never in its place. It lengthens the time without a leader where
-    /// only participants with a delay are left.
+    /// three calls to the store (a look that was under way, the next one, the bid). It is a preference, not a promise,
+    /// and nothing is taken back from a leader that is not preferred; [`resign`](crate::LeaderGuard::resign) does
+    /// that. The delay comes after what rule 10 has a candidate wait for, never in its place. It lengthens the time
+    /// without a leader where only participants with a delay are left.
     ///
     /// A lease that this participant holds itself it takes again at once, after a lost reply or a step of the
     /// database's clock, while all others have to wait for it anyway. After a resignation it waits like everybody.

@@ -241,8 +241,9 @@ impl Elector {
         self.engine().status()
     }
 
-    /// Reports from now on. Each call makes a reader of its own, which may lag 256 events behind before it
-    /// misses some; they are counted in [`Status::events_dropped`].
+    /// Reports from now on; see [`Event`]. Each call makes a reader of its own, which may lag 256 events behind before
+    /// it misses some; they are counted in [`Status::events_dropped`]. Readers never hold the elector up. The channel
+    /// is disconnected when the elector's threads have ended.
     #[must_use]
     pub fn events(&self) -> Receiver<Event> {
         self.engine().shared.reporter.subscribe()
