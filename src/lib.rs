@@ -27,9 +27,9 @@
 //!
 //! An *election* is a name, and one row in a table. A *participant* is one [`Elector`] in it, with an
 //! [`Identity`] of its own; a *candidate* is one that wants to lead, the *leader* the one whose term is live now by
-//! its own clock. The *lease* is the row. A *term* is one unbroken leadership, identified by its *fence*; once it
-//! has ended it never lives again. The *deadline* is the local instant at which it ends unless it is renewed,
-//! always earlier than the lease's expiry.
+//! its own clock; an *observer* only watches. The *lease* is the row. A *term* is one unbroken leadership, identified
+//! by its *fence*; once it has ended it never lives again. The *deadline* is the local instant at which it ends unless
+//! it is renewed, always earlier than the lease's expiry.
 //!
 //! # Why it holds
 //!
