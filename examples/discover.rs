@@ -1,16 +1,28 @@
-//! Finding the leader: it publishes its address with the lease, everybody else reads it. Reading writes nothing.
+//! Finding the leader: it publishes its address with the lease, and whoever looks for it watches. Watching writes
+//! nothing, and needs no right to.
 //!
 //!     DATABASE_URL=postgres://app@localhost/app cargo run --example discover
 
 use std::error::Error;
 use std::time::Duration;
 
-use tenure::{Config, Elector, PostgresStore, Store};
+use tenure::{Config, Elector, Event, Leader, PostgresStore};
 
-fn address_of_the_leader(store: &PostgresStore) -> Result<Option<String>, Box<dyn Error>> {
-    let seen = store.observe("example-discover", Duration::from_secs(2))?;
-    let live = seen.into_lease().filter(|lease| !lease.is_expired());
-    Ok(live.and_then(|lease| lease.payload().map(|bytes| String::from_utf8_lossy(bytes).into_owned())))
+fn address(leader: &Leader) -> String {
+    leader.payload.as_deref().map_or_else(String::new, |bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// Waits for the next news of the leader.
+fn print_news(news: &crossbeam_channel::Receiver<Event>) -> Result<(), Box<dyn Error>> {
+    loop {
+        match news.recv_timeout(Duration::from_secs(30))? {
+            Event::Observed { leader, .. } => println!("the leader is at {}", address(&leader)),
+            Event::Published { leader, .. } => println!("the leader moved to {}", address(&leader)),
+            Event::Vacant { last, .. } => println!("nobody leads; the last one was at {}", address(&last)),
+            _ => continue,
+        }
+        return Ok(());
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -18,15 +30,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     let store = PostgresStore::connect(&url)?;
     store.ensure_schema()?;
 
+    // A client, elsewhere: it looks twice a second. (For who leads by the last look there is `observer.status()`.)
+    let watching =
+        Config::builder("example-discover").observer(true).retry_period(Duration::from_millis(500));
+    let observer = Elector::start(store.clone(), watching.build()?)?;
+    let news = observer.events();
+
+    // The service.
     let config = Config::builder("example-discover").payload("10.0.0.7:8080").build()?;
-    let elector = Elector::start(store.clone(), config)?;
+    let elector = Elector::start(store, config)?;
     let guard = elector.wait_for_leadership()?;
-    println!("the leader is at {:?}", address_of_the_leader(&store)?);
-
+    print_news(&news)?;
     guard.publish("10.0.0.7:9090")?;
-    println!("the leader moved to {:?}", address_of_the_leader(&store)?);
-
+    print_news(&news)?;
     guard.resign()?;
-    println!("and now at {:?}", address_of_the_leader(&store)?);
+    print_news(&news)?;
     Ok(())
 }

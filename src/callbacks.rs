@@ -70,6 +70,9 @@ pub enum RunError {
     },
     /// A thread for a callback could not be spawned. No term is left behind.
     Thread(std::io::Error),
+    /// This participant only watches, so it would never call `started_leading`; see
+    /// [`ConfigBuilder::observer`](crate::ConfigBuilder::observer). Nothing was called.
+    Observer,
     /// The elector's own thread broke. That is a bug in this crate; please report it.
     Failed,
 }
@@ -79,6 +82,9 @@ impl fmt::Display for RunError {
         match self {
             RunError::Panicked { callback, message } => write!(f, "{callback} panicked: {message}"),
             RunError::Thread(_) => f.write_str("a thread for a callback could not be spawned"),
+            RunError::Observer => {
+                f.write_str("an observer never campaigns; see Elector::events and Elector::status")
+            }
             RunError::Failed => f.write_str("the elector's renewal thread broke; start another elector"),
         }
     }

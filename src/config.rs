@@ -58,6 +58,8 @@ pub struct Config {
     release_on_exit: bool,
     min_fence: i64,
     clock_trust: ClockTrust,
+    takeover_delay: Duration,
+    observer: bool,
 }
 
 impl Config {
@@ -90,6 +92,8 @@ impl Config {
             release_on_exit: true,
             min_fence: 0,
             clock_trust: ClockTrust::Database,
+            takeover_delay: Duration::ZERO,
+            observer: false,
         }
     }
 
@@ -159,6 +163,18 @@ impl Config {
         self.clock_trust
     }
 
+    /// How long a lease that is free is left to others.
+    #[must_use]
+    pub fn takeover_delay(&self) -> Duration {
+        self.takeover_delay
+    }
+
+    /// Whether the participant only watches.
+    #[must_use]
+    pub fn observer(&self) -> bool {
+        self.observer
+    }
+
     /// The pause before a failed renewal is tried again: `max(renew_interval / 4, 50 ms)`.
     #[must_use]
     pub fn retry_delay(&self) -> Duration {
@@ -186,6 +202,8 @@ impl fmt::Debug for Config {
             .field("release_on_exit", &self.release_on_exit)
             .field("min_fence", &self.min_fence)
             .field("clock_trust", &self.clock_trust)
+            .field("takeover_delay", &self.takeover_delay)
+            .field("observer", &self.observer)
             .finish()
     }
 }
@@ -223,6 +241,8 @@ pub struct ConfigBuilder {
     release_on_exit: bool,
     min_fence: i64,
     clock_trust: ClockTrust,
+    takeover_delay: Duration,
+    observer: bool,
 }
 
 impl ConfigBuilder {
@@ -313,6 +333,36 @@ impl ConfigBuilder {
         self
     }
 
+    /// How long this participant leaves a lease that is free (released, run out, or never taken) to others before it
+    /// takes it: for a region that is to lead only where no other one does. Zero to 31 days.
+    ///
+    /// The preferred participants go first at every hand-over if the delay is longer than their `retry_period` and
+    /// three calls to the store (a look that was under way, the next one, the bid). It is a preference, not a promise,
+    /// and nothing is taken back from a leader that is not preferred; [`resign`](crate::LeaderGuard::resign) does
+    /// that. The delay comes after what rule 10 has a candidate wait for, never in its place. It lengthens the time
+    /// without a leader where only participants with a delay are left.
+    ///
+    /// A lease that this participant holds itself it takes again at once, after a lost reply or a step of the
+    /// database's clock, while all others have to wait for it anyway. After a resignation it waits like everybody.
+    ///
+    /// Defaults to zero.
+    pub fn takeover_delay(mut self, delay: Duration) -> Self {
+        self.takeover_delay = delay;
+        self
+    }
+
+    /// Whether the participant only watches: it looks at the lease about once in a `retry_period` for as long as an
+    /// [`Elector`](crate::Elector) handle of it lives, so that [`status`](crate::Elector::status) and
+    /// [`events`](crate::Elector::events) tell who leads. It writes nothing, needs no right to write, and refuses to
+    /// campaign ([`CampaignError::Observer`](crate::CampaignError::Observer),
+    /// [`RunError::Observer`](crate::RunError::Observer)). The settings of leaders and candidates mean nothing to it.
+    ///
+    /// Defaults to false.
+    pub fn observer(mut self, observer: bool) -> Self {
+        self.observer = observer;
+        self
+    }
+
     /// Checks everything. Never blocks, never panics, sends nothing. The lease duration is cut to whole
     /// microseconds, the resolution of the database's clock, before the sums are made.
     ///
@@ -330,6 +380,7 @@ impl ConfigBuilder {
         checks::duration("safety_margin", safety_margin)?;
         checks::payload(self.payload.as_deref())?;
         checks::min_fence(self.min_fence)?;
+        checks::takeover_delay(self.takeover_delay)?;
         let label = self.label.unwrap_or_else(identity::default_label);
         checks::text("label", &label, Config::MAX_LABEL_LEN)?;
         let config = Config {
@@ -344,6 +395,8 @@ impl ConfigBuilder {
             release_on_exit: self.release_on_exit,
             min_fence: self.min_fence,
             clock_trust: self.clock_trust,
+            takeover_delay: self.takeover_delay,
+            observer: self.observer,
         };
         checks::margin(&config)?;
         checks::sums(&config)?;
@@ -368,6 +421,8 @@ impl fmt::Debug for ConfigBuilder {
             .field("release_on_exit", &self.release_on_exit)
             .field("min_fence", &self.min_fence)
             .field("clock_trust", &self.clock_trust)
+            .field("takeover_delay", &self.takeover_delay)
+            .field("observer", &self.observer)
             .finish()
     }
 }

@@ -27,9 +27,9 @@
 //!
 //! An *election* is a name, and one row in a table. A *participant* is one [`Elector`] in it, with an
 //! [`Identity`] of its own; a *candidate* is one that wants to lead, the *leader* the one whose term is live now by
-//! its own clock. The *lease* is the row. A *term* is one unbroken leadership, identified by its *fence*; once it
-//! has ended it never lives again. The *deadline* is the local instant at which it ends unless it is renewed,
-//! always earlier than the lease's expiry.
+//! its own clock; an *observer* only watches. The *lease* is the row. A *term* is one unbroken leadership, identified
+//! by its *fence*; once it has ended it never lives again. The *deadline* is the local instant at which it ends unless
+//! it is renewed, always earlier than the lease's expiry.
 //!
 //! # Why it holds
 //!
@@ -84,12 +84,12 @@ pub use callbacks::{Callbacks, RunError};
 pub use commit::CommitError;
 pub use config::{ClockTrust, Config, ConfigBuilder, ConfigError};
 pub use elector::{CampaignError, Elector, ShutdownError, StartError};
-pub use event::{Event, Leader};
+pub use event::{Event, Leader, Operation};
 pub use gate::{FenceGate, StaleFence};
 pub use guard::{LeaderGuard, Lost, PublishError, Term};
 pub use identity::{Identity, IdentityError};
 pub use lease::{Bid, Fence, InvalidFence, Lease, LeaseTimes, Observation, Renewal, Timestamp, Version};
-pub use status::{Role, Status};
+pub use status::{FailuresByKind, FailuresByOperation, Losses, Role, Status};
 #[cfg(feature = "postgres")]
 pub use store::postgres::{
     PostgresBuilder, PostgresConfigError, PostgresExamination, PostgresStore, PostgresTable,

@@ -3,6 +3,9 @@
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -125,7 +128,8 @@ fn quickstart_shows_a_resignation_and_a_crash_without_a_server() {
 
 #[test]
 fn without_a_database_url_they_say_what_they_need() {
-    for example in ["callbacks", "discover", "fenced_commit", "fenced_write", "polling", "service"] {
+    let all = ["callbacks", "discover", "fenced_commit", "fenced_write", "polling", "prometheus", "service"];
+    for example in all {
         let mut command = Command::new(examples().join(example));
         let output = command.env_remove("DATABASE_URL").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -198,9 +202,9 @@ fn discover_finds_the_leader() {
     assert_reads(
         &output(start("discover", Some(&database))),
         &[
-            "the leader is at Some(\"10.0.0.7:8080\")",
-            "the leader moved to Some(\"10.0.0.7:9090\")",
-            "and now at None",
+            "the leader is at 10.0.0.7:8080",
+            "the leader moved to 10.0.0.7:9090",
+            "nobody leads; the last one was at 10.0.0.7:9090",
         ],
     );
 }
@@ -343,6 +347,121 @@ fn simulate_finds_no_violation() {
         Some("violations: 0 in 20 schedules from seed 1"),
         "{lines:#?}"
     );
+}
+
+/// The body of an HTTP answer, and its content type.
+fn scrape(address: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let content_type = head.lines().find_map(|line| line.strip_prefix("Content-Type: ")).unwrap();
+    (body.to_owned(), content_type.to_owned())
+}
+
+/// The samples of a text in the OpenMetrics format, after a look at its grammar: descriptions first, each sample
+/// belongs to the family that was described last, each once, and an end.
+#[track_caller]
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let (mut samples, mut described) = (BTreeMap::new(), BTreeSet::new());
+    let (mut family, mut kind) = (String::new(), String::new());
+    let lines: Vec<&str> = text.lines().collect();
+    let (last, lines) = lines.split_last().unwrap();
+    assert_eq!((*last, text.ends_with('\n')), ("# EOF", true));
+    let name_fits = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    for line in lines {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "HELP", name, help] => {
+                assert!(name_fits(name) && !help.is_empty() && described.insert(name), "{line}");
+                name.clone_into(&mut family);
+            }
+            ["#", "TYPE", name, of] => {
+                assert!(name == family && ["counter", "gauge"].contains(&of), "{line}");
+                of.clone_into(&mut kind);
+            }
+            ["#", "UNIT", name, unit] => {
+                assert!(name == family && name.ends_with(&format!("_{unit}")), "{line}");
+            }
+            _ => {
+                let (sample, value) = line.rsplit_once(' ').unwrap();
+                let (name, labels) = sample.split_once('{').unwrap();
+                let total = if kind == "counter" { "_total" } else { "" };
+                assert_eq!(name, format!("{family}{total}"), "{line}");
+                let labels = labels.strip_suffix('}').unwrap();
+                assert!(
+                    labels.split(',').all(|label| {
+                        let (key, value) = label.split_once('=').unwrap();
+                        name_fits(key) && value.len() > 2 && value.starts_with('"') && value.ends_with('"')
+                    }),
+                    "{line}"
+                );
+                let value: f64 = value.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
+                let earlier = samples
+                    .insert(sample.replace("election=\"example-prometheus\"", "").replace("{,", "{"), value);
+                assert_eq!(earlier, None, "{line}");
+            }
+        }
+    }
+    samples
+}
+
+#[test]
+fn prometheus_scrapes_the_numbers() {
+    let database = Postgres::shared().database();
+    let mut command = Command::new(examples().join("prometheus"));
+    command.env("DATABASE_URL", database.dsn()).arg("127.0.0.1:0");
+    let mut service = Process::spawn(command);
+    let line = service.expect_line(LIMIT, "the address", |line| line.starts_with("metrics at http://"));
+    let address = line.trim_start_matches("metrics at http://").trim_end_matches("/metrics").to_owned();
+    service.expect_line(LIMIT, "the term", |line| line == "leading, fence 1");
+    tenure_testground::await_until(LIMIT, "a renewal", || {
+        samples(&scrape(&address).0)["tenure_renewals_total{}"] >= 1.0
+    });
+    let (text, content_type) = scrape(&address);
+    assert!(content_type.starts_with("application/openmetrics-text; version=1.0.0"), "{content_type}");
+    let samples = samples(&text);
+    let value = |name: &str| *samples.get(name).unwrap_or_else(|| panic!("no {name} in {text}"));
+    for (name, expected) in [
+        ("tenure_leader{}", 1.0),
+        ("tenure_leader_known{}", 1.0),
+        ("tenure_fence{}", 1.0),
+        ("tenure_terms_total{}", 1.0),
+        ("tenure_overrun_seconds{}", 0.0),
+        ("tenure_losses_total{cause=\"expired\"}", 0.0),
+        ("tenure_failures_total{operation=\"renew\"}", 0.0),
+        ("tenure_failures_by_kind_total{kind=\"fatal\"}", 0.0),
+        ("tenure_log_lines_dropped_total{}", 0.0),
+    ] {
+        assert_eq!(value(name), expected, "{name}");
+    }
+    // Default timings.
+    assert!((0.0..=13.5).contains(&value("tenure_remaining_seconds{}")));
+    assert!((0.0..=8.5).contains(&value("tenure_headroom_seconds{}")));
+    assert!((0.0..=3.0).contains(&value("tenure_round_trip_seconds{}")));
+    assert!(value("tenure_least_headroom_seconds{}") <= value("tenure_headroom_seconds{}"));
+    assert!(value("tenure_worst_round_trip_seconds{}") >= value("tenure_round_trip_seconds{}"));
+    assert!(value("tenure_in_role_seconds{}") >= 5.0, "a renewal is due after five seconds");
+    // Every name in the rules is one of a metric.
+    let example =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/prometheus.rs")).unwrap();
+    let rules: Vec<&str> = example.lines().filter_map(|line| line.strip_prefix("//!     expr: ")).collect();
+    assert_eq!(rules.len(), 6, "{rules:?}");
+    for rule in rules {
+        let names =
+            rule.split(|c: char| !c.is_ascii_lowercase() && c != '_').filter(|w| w.starts_with("tenure_"));
+        for name in names {
+            assert!(
+                samples.keys().any(|sample| sample.starts_with(&format!("{name}{{"))),
+                "{name} in {rule}"
+            );
+        }
+    }
+    service.terminate();
+    assert_eq!(output(service).last().map(String::as_str), Some("bye"));
 }
 
 #[test]

@@ -148,6 +148,7 @@ fn no_statement_for_operators_is_left_untried() {
 fn sources() -> String {
     let sources = [
         include_str!("../src/event.rs"),
+        include_str!("../src/event/line.rs"),
         include_str!("../src/guard.rs"),
         include_str!("../src/term.rs"),
         include_str!("../src/store/postgres/engine.rs"),

@@ -80,6 +80,17 @@ pub(super) fn duration(field: &'static str, duration: Duration) -> Result<(), Co
     Ok(())
 }
 
+/// Any delay that an election can outlast, none included.
+pub(super) fn takeover_delay(delay: Duration) -> Result<(), ConfigError> {
+    let max = Config::MAX_LEASE_DURATION;
+    if delay > max {
+        let problem =
+            format!("{delay:?} is too long; give at most 31 days ({max:?}), or make it an observer");
+        return Err(ConfigError::new("takeover_delay", problem));
+    }
+    Ok(())
+}
+
 pub(super) fn payload(payload: Option<&[u8]>) -> Result<(), ConfigError> {
     let (len, max) = (payload.map_or(0, <[u8]>::len), Config::MAX_PAYLOAD_LEN);
     if len > max {

@@ -46,6 +46,8 @@ fn the_defaults_are_those_of_the_manual() {
     assert!(config.release_on_exit());
     assert_eq!(config.min_fence(), 0);
     assert_eq!(config.clock_trust(), ClockTrust::Database);
+    assert_eq!(config.takeover_delay(), Duration::ZERO);
+    assert!(!config.observer());
 }
 
 #[test]
@@ -61,6 +63,8 @@ fn every_setting_arrives() {
         .release_on_exit(false)
         .min_fence(11)
         .clock_trust(ClockTrust::Strict)
+        .takeover_delay(secs(12))
+        .observer(true)
         .build()
         .unwrap();
     assert_eq!(config.lease_duration(), secs(60));
@@ -73,6 +77,24 @@ fn every_setting_arrives() {
     assert!(!config.release_on_exit());
     assert_eq!(config.min_fence(), 11);
     assert_eq!(config.clock_trust(), ClockTrust::Strict);
+    assert_eq!(config.takeover_delay(), secs(12));
+    assert!(config.observer());
+}
+
+#[test]
+fn a_takeover_delay_may_be_anything_up_to_the_longest_lease() {
+    let delayed = |delay| Config::builder("job").takeover_delay(delay);
+    for delay in [Duration::ZERO, Duration::from_nanos(1), secs(3_600), Config::MAX_LEASE_DURATION] {
+        assert_eq!(delayed(delay).build().unwrap().takeover_delay(), delay);
+    }
+    for delay in [Config::MAX_LEASE_DURATION + Duration::from_nanos(1), Duration::MAX] {
+        let error = refused(delayed(delay));
+        assert_eq!(error.field(), "takeover_delay");
+        assert!(error.to_string().contains(&format!("{delay:?}")), "{error}");
+    }
+    let shown = format!("{:?} {:?}", delayed(secs(77)).observer(true), delayed(secs(77)).build().unwrap());
+    assert_eq!(shown.matches("takeover_delay: 77s").count(), 2, "{shown}");
+    assert!(shown.contains("observer: true") && shown.contains("observer: false"), "{shown}");
 }
 
 #[test]

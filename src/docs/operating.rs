@@ -115,16 +115,23 @@
 //!   FROM pg_stat_user_tables WHERE relname = 'leader_election';
 //! ```
 //!
-//! Of each participant, from [`status`](crate::Elector::status):
+//! Of each participant, from [`status`](crate::Elector::status); the example `prometheus` serves all of it, with alert rules
+//! for the default timings. What is worth an alert:
 //!
-//! | field | worth an alert |
+//! | number | |
 //! | --- | --- |
-//! | `role`, over the fleet | no [`Leader`](crate::Role::Leader) for longer than a lease and a look |
+//! | `role` of all participants | nobody leads for longer than any hand-over takes |
+//! | `headroom` | what was left of the term at its last renewal: healthy is `lease_duration - safety_margin - renew_interval`; below half of that, renewals come late |
+//! | `failures_by_operation`, `failures_by_kind` | calls to the store that fail; `fatal` ones end only when a person mends something |
+//! | `overrun` | work that goes on after its term: somebody else may lead |
+//! | `losses` | terms that ended by anything but `resigned` and `stopped` |
+//! | `clock_steps`, `disturbances` | the database's clock stepped; its record went back, vanished, or changed timelines |
+//! | `events_dropped`, `log_lines_dropped` | readers and sinks that are too slow |
 //! | `observed_age` | more than a few `retry_period`s: this participant is blind |
 //! | `last_error` | fatal: somebody has to mend something |
-//! | `overrun` | longer than your longest step: work goes on without a term |
-//! | `terms` | rises quickly: something ends terms, see the log for the cause |
-//! | `events_dropped` | rises: a reader of the events is too slow |
+//!
+//! The same as values that can be matched are the [events](crate::Elector::events): which error a term was lost to, for how
+//! long the process stood still, who took a lease away, how a release ended.
 //!
 //! # The log
 //!
@@ -139,17 +146,34 @@
 //! | `HOLDER leads, fence N` | info | an observation showed another term than before, perhaps its own |
 //! | `the term with fence N is over: resigned` | info | the guard was dropped, or the callback has returned |
 //! | `the term with fence N is over: the elector was stopped` | info | `stop` or `shutdown` |
-//! | `the term with fence N is over: the deadline passed without a renewal` | warn | no renewal was answered in time; the lines before say why. If there are none, the process did not run: look at its processor time, and for suspends |
+//! | `the lease with fence N was released` | info | the next one may lead at once |
+//! | `the lease with fence N may not have been released, it expires by itself: ...` | warn | the others wait for up to a lease |
+//! | `nobody leads; before, HOLDER did, fence N` | info | the lease was released or has run out, and nobody has taken it |
+//! | `HOLDER publishes something else` | info | the leader has changed its payload |
+//! | `the term with fence N is over: the deadline passed without a renewal` | warn | no renewal was answered in time. Where that is known the line goes on: `the last renewal failed: ...`, or `this process stood still for T`: look at its processor time, and for suspends |
 //! | `the term with fence N is over: the database refused the renewal` | warn | the row is another one's: a forced hand-over, a restore, a leap of the database's clock, or the fenced commit found it so |
 //! | `the term with fence N is over: something in this process panicked` | warn | a callback, the work under a guard, or a store; the panic is in your own log |
-//! | `the store failed: ...` | warn | once for a run of failures of one kind; see below |
-//! | `the store answers again after N failures` | info | that is over |
+//! | `OPERATION: the store failed: ...` | warn | `acquire`, `renew`, `release` or `observe`; once for a run of failures of one kind; see below |
+//! | `the store answers again after N failures in T` | info | that is over |
 //! | `the database's clock stepped WAY by T or more` | warn | forward or back; safe. Mend the server's time keeping. A step forward can end the leader's term |
 //! | `the row went back from fence N to M; waiting out whoever may lead` | warn | a backup was restored, or a fail-over lost writes. If neither: who writes the table? |
 //! | `the row is gone; waiting out whoever may lead` | warn | somebody deleted it, or truncated the table |
 //! | `the server's timeline changed from A to B; waiting out whoever may lead` | warn | a promotion, a restore to a point in time, an upgrade |
 //! | `the lease with fence N came too late to be used` | warn | the answer to an acquire took longer than a term; the database is too slow for the timings |
 //! | `the database server does not show its timeline ...` | warn | once; grant the two functions that it names, or read [`limits`](super::limits) |
+//!
+//! Terms, leaders and hand-overs are `info`, what somebody should look at is `warn`, campaigns are `debug`, renewals and looks
+//! are `trace`. Each record has its values as key-values too, for sinks that understand them:
+//!
+//! | key | |
+//! | --- | --- |
+//! | `election`, `identity` | of this participant, on every record |
+//! | `event` | `elected`, `lost`, `released`, `release_failed`, `observed`, `published`, `vacant`, `failed`, `recovered`, `clock_stepped`, `fence_regressed`, `row_gone`, `timeline_changed`, `useless_grant`; `campaign_started`, `campaign_ended`; `renewed`, `answered` |
+//! | `fence`, `holder` | of the term that is told of; `seen`: the highest fence before it went back |
+//! | `cause` | of a `lost` term: `expired`, `superseded`, `resigned`, `stopped`, `failed` |
+//! | `operation`, `error`, `error_kind`, `sqlstate` | what was asked of the store, and how that failed: `timeout`, `retryable`, `fatal` |
+//! | `took_ms`, `headroom_ms`, `remaining_ms`, `stalled_ms`, `after_ms`, `by_ms` | durations, with decimals |
+//! | `failures`, `forward`, `from`, `to` | how many calls had failed; which way the clock stepped; the timelines |
 //!
 //! What `the store failed` may be followed by, as SQLSTATE:
 //!
@@ -168,7 +192,6 @@
 //! What does not pass by itself is returned by [`wait_for_leadership`](crate::Elector::wait_for_leadership) at once.
 //! [`run`](crate::Elector::run) goes on trying: there the log and the status are the only ones that tell.
 //!
-// Place for what is added here: events and metrics; the command.
 //!
 //! # Upgrades and changes
 //!

@@ -27,14 +27,16 @@
 //!     released lease and its own last state it need not wait for. A record that went back, is gone, or belongs to
 //!     another timeline is waited out for the longest lease that was seen. Only at its very first look does it
 //!     believe the database's clock, and with [`Strict`](crate::ClockTrust::Strict) not even then. It never waits
-//!     for longer than one lease, so no clock can block an election.
+//!     for longer than one lease, so no clock can block an election. A
+//!     [takeover delay](crate::ConfigBuilder::takeover_delay) comes after that, never in its place.
 //! 11. **Identities never repeat.** Each run of each participant has a random part of its own.
 //! 12. **Stale commits can be made impossible**, not just unlikely. In the PostgreSQL that holds the lease, the fenced
 //!     commit locks the lease's row in the caller's own transaction, checks holder, fence and expiry, and commits; no
 //!     successor's term starts in between. Elsewhere the receiver compares fences: what a frozen leader sends after its
 //!     term is refused by whatever keeps the highest that it has seen. See [`fencing`](super::fencing).
 //! 13. **Nothing is left in a session**: no setting, lock, temporary table or named statement. Poolers don't matter.
-//! 14. **Followers read, they don't write.** A candidate bids only when rule 10 allows it.
+//! 14. **Followers read, they don't write.** A candidate bids only when rule 10 allows it, and an
+//!     [observer](crate::ConfigBuilder::observer) never does.
 //! 15. **Fences survive a fail-over that lost writes.** Their high bits follow the server's timeline, which every
 //!     promotion raises; a bid is refused on another timeline than that of the observation it rests on.
 //! 16. **What a statement needs, it brings**: a durable commit and a bound for its waits for locks. A table of the wrong

@@ -86,6 +86,8 @@ pub(crate) struct HoldOff {
     until: Time,
     /// Until when the last disturbance is waited out; only time lifts it.
     floor: Time,
+    /// Until when whoever saw the premise waits for it, where it is this participant's own and not released.
+    ours_until: Time,
 }
 
 impl HoldOff {
@@ -104,6 +106,7 @@ impl HoldOff {
             own: Own::default(),
             until: Time::ZERO,
             floor: Time::ZERO,
+            ours_until: Time::ZERO,
         }
     }
 
@@ -113,6 +116,12 @@ impl HoldOff {
             Premise::Unknown => None,
             _ => Some(self.until.max(self.floor)),
         }
+    }
+
+    /// Until when all others have to wait for the state of the row, since this participant wrote it and has not
+    /// released it. No decision about safety: it says for how long nobody else could use what is left to them.
+    pub(crate) fn ours_until(&self) -> Time {
+        self.ours_until
     }
 
     /// What a bid names: the observed state, or `None` for no row.
@@ -160,6 +169,7 @@ impl HoldOff {
         self.own = Own { known: Some(lease.version()), pending: None };
         self.premise = Premise::Row(lease.version());
         self.until = received;
+        self.ours_until = received + self.believable_length(lease);
         found
     }
 
@@ -198,6 +208,7 @@ impl HoldOff {
             self.until = received;
         }
         self.premise = Premise::Vacant;
+        self.ours_until = Time::ZERO;
     }
 
     fn see_row(
@@ -229,8 +240,12 @@ impl HoldOff {
         if mismatched {
             self.mismatch_waited = self.timeline;
         }
-        self.until = if lease.is_released() || self.is_own(received, lease) {
+        self.ours_until = Time::ZERO;
+        self.until = if lease.is_released() {
             received // Where it is an older record, the floor still holds.
+        } else if self.is_own(received, lease) {
+            self.ours_until = received + lease.ttl().min(self.believable_length(lease));
+            received
         } else {
             let length = self.believable_length(lease);
             if first && !self.settings.strict {

@@ -9,114 +9,24 @@
 //! nothing. An answer belongs to the call that is under way. The driver never delivers one of an earlier call: it
 //! would be anchored at the later send.
 
-use std::time::Duration;
-
-use crate::lease::{Fence, Lease, Observation, Version};
+#[cfg(any(test, feature = "testing"))]
+use crate::lease::Version;
+use crate::lease::{Fence, Lease, Observation};
 use crate::term::LossCause;
 use crate::time::Time;
 
 mod clockwatch;
 mod holdoff;
+mod interface;
 mod rhythm;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use clockwatch::ClockStep;
 use clockwatch::ClockWatch;
 pub(crate) use holdoff::Disturbance;
 use holdoff::{HoldOff, HoldOffSettings};
+pub(crate) use interface::{Call, Input, Note, Settings, Step, TermChange, Trouble};
 use rhythm::{Rhythm, jittered};
-
-/// What the machine needs of the configuration.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) identity: String,
-    pub(crate) lease_duration: Duration,
-    pub(crate) renew_interval: Duration,
-    pub(crate) retry_period: Duration,
-    pub(crate) retry_delay: Duration,
-    pub(crate) safety_margin: Duration,
-    pub(crate) longest_lease: Duration,
-    pub(crate) min_fence: i64,
-    pub(crate) strict: bool,
-    pub(crate) release_on_exit: bool,
-}
-
-/// Why a call to the store brought no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// The outcome is unknown.
-    Error,
-    /// The store panicked: nothing that it does can be relied on for this term any more.
-    Panic,
-}
-
-/// What happened.
-#[derive(Debug)]
-pub(crate) enum Input {
-    /// Time passed, or somebody wants to be told when to wake up.
-    Tick,
-    /// Somebody wants to lead.
-    Campaign,
-    /// Nobody wants to lead any more. A term that is under way is not touched.
-    Withdraw,
-    /// Answers to the calls.
-    Observed(Result<Observation, Trouble>),
-    Acquired(Result<Option<Lease>, Trouble>),
-    Renewed(Result<Option<Lease>, Trouble>),
-    Released,
-    /// The term with this fence was found over by somebody else (the watchdog, a check, an extension).
-    Ended(Fence),
-    /// Whoever held the term with this fence is done: give the lease up. `release`: it was not lost before.
-    Resign {
-        fence: Fence,
-        release: bool,
-    },
-    /// Renew now, for a new payload.
-    RenewNow,
-    /// No campaign any more. A term that is under way is over, but its lease is kept until `Resign`.
-    Stop,
-    /// Stop renewing and do not release: the work did not end in time.
-    Abandon,
-}
-
-/// A call to make now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
-    Observe,
-    Acquire { over: Option<Version>, timeline: Option<u32>, above: i64 },
-    Renew { fence: Fence },
-    Release { fence: Fence },
-}
-
-/// What becomes of the term.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TermChange {
-    Begin { fence: Fence, deadline: Time },
-    Extend { fence: Fence, deadline: Time },
-    End { fence: Fence, cause: LossCause },
-}
-
-/// Something worth reporting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Note {
-    Disturbance(Disturbance),
-    ClockStep(ClockStep),
-    /// The database granted less than this participant could use, or broke the store's contract.
-    UselessGrant {
-        fence: Fence,
-    },
-}
-
-/// What follows from an input. The term change comes before everything else (rule 18).
-#[derive(Debug, Default)]
-pub(crate) struct Step {
-    pub(crate) term: Option<TermChange>,
-    pub(crate) call: Option<Call>,
-    /// Feed a [`Input::Tick`] at that time at the latest; `None`: nothing happens by itself.
-    pub(crate) wake_at: Option<Time>,
-    pub(crate) notes: Vec<Note>,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
@@ -130,6 +40,8 @@ enum Phase {
     Releasing { fence: Fence },
     /// A bid's outcome is unknown and nobody wants the lease any more: look, and release what it left.
     Tidying,
+    /// The lease was taken away and nobody wants it back: look once at who has it, for the report.
+    Looking,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -285,7 +197,7 @@ impl Election {
             return;
         }
         self.wanted = true;
-        if matches!(self.phase, Phase::Idle | Phase::Tidying) {
+        if matches!(self.phase, Phase::Idle | Phase::Tidying | Phase::Looking) {
             self.phase = Phase::Candidate { poll_at: now };
         }
     }
@@ -308,7 +220,7 @@ impl Election {
         let Ok(seen) = answer else {
             match &self.phase {
                 Phase::Candidate { .. } => self.pause(now, dice),
-                Phase::Tidying => self.phase = Phase::Idle,
+                Phase::Tidying | Phase::Looking => self.phase = Phase::Idle,
                 _ => {}
             }
             return;
@@ -330,6 +242,7 @@ impl Election {
                 *poll_at = self.rhythm.next_poll(now, self.settings.retry_period, dice);
             }
             Phase::Tidying => self.tidy(&seen),
+            Phase::Looking => self.phase = Phase::Idle,
             _ => {}
         }
     }
@@ -441,6 +354,9 @@ impl Election {
             step.term = Some(TermChange::End { fence: holding.fence, cause });
         }
         self.leave(now);
+        if cause == LossCause::Superseded && self.phase == Phase::Idle && !self.stopped {
+            self.phase = Phase::Looking;
+        }
     }
 
     fn resign(&mut self, now: Time, fence: Fence, release: bool) {
@@ -448,7 +364,7 @@ impl Election {
         // meanwhile: without a release nobody would lead for the rest of that lease.
         let late = self.expired.take_if(|expired| *expired == fence).is_some()
             && release
-            && matches!(self.phase, Phase::Idle | Phase::Candidate { .. });
+            && matches!(self.phase, Phase::Idle | Phase::Looking | Phase::Candidate { .. });
         if !late && !matches!(&self.phase, Phase::Holding(h) if h.fence == fence) {
             return;
         }
@@ -470,6 +386,8 @@ impl Election {
                 step.term = Some(TermChange::End { fence, cause: LossCause::Stopped });
             }
             self.wanted = false;
+        } else if self.phase == Phase::Looking {
+            self.phase = Phase::Idle;
         } else {
             self.withdraw();
         }
@@ -487,11 +405,11 @@ impl Election {
     fn next_call(&mut self, now: Time) -> Option<Call> {
         let call = match &self.phase {
             Phase::Idle => return None,
-            Phase::Tidying => Call::Observe,
+            Phase::Tidying | Phase::Looking => Call::Observe,
             Phase::Releasing { fence } => Call::Release { fence: *fence },
             Phase::Holding(h) if now >= h.renew_at => Call::Renew { fence: h.fence },
             Phase::Holding(_) => return None,
-            Phase::Candidate { poll_at } => match self.bid_at() {
+            Phase::Candidate { poll_at } => match self.bid_at(now) {
                 // The poll comes first where both are due: it may show that somebody is alive.
                 Some(at) if now >= at && now < *poll_at => self.bid(),
                 _ if now >= *poll_at => Call::Observe,
@@ -502,8 +420,21 @@ impl Election {
         Some(call)
     }
 
-    fn bid_at(&self) -> Option<Time> {
-        self.hold_off.free_at().map(|at| at.max(self.no_bid_before))
+    /// When a bid may be made, as far as that is known at `now`. A takeover delay comes after the hold-off, never
+    /// in its place (rule 10).
+    fn bid_at(&self, now: Time) -> Option<Time> {
+        if self.settings.observer {
+            return None;
+        }
+        let free_at = self.hold_off.free_at()?;
+        let at = free_at.max(self.no_bid_before);
+        // For what this participant has written itself the others wait in any case. To leave it to them would only
+        // leave the election without a leader.
+        let ours_until = self.hold_off.ours_until();
+        if at.max(now) < ours_until {
+            return Some(at);
+        }
+        Some(at.max(free_at.max(ours_until) + self.settings.takeover_delay))
     }
 
     fn bid(&self) -> Call {
@@ -536,8 +467,8 @@ impl Election {
             _ if self.sent.is_some() => return None,
             Phase::Idle => return None,
             Phase::Holding(h) => h.deadline.min(h.renew_at),
-            Phase::Candidate { poll_at } => self.bid_at().map_or(*poll_at, |at| at.min(*poll_at)),
-            Phase::Releasing { .. } | Phase::Tidying => now,
+            Phase::Candidate { poll_at } => self.bid_at(now).map_or(*poll_at, |at| at.min(*poll_at)),
+            Phase::Releasing { .. } | Phase::Tidying | Phase::Looking => now,
         };
         Some(at)
     }

@@ -1,9 +1,13 @@
 //! The machine by itself: every input in every phase, and the ways out of a bid.
 
+use std::time::Duration;
+
 use super::*;
 use crate::lease::{LeaseTimes, Timestamp};
 
+mod delay;
 mod edges;
+mod looking;
 mod pace;
 
 const ME: &str = "me";
@@ -15,11 +19,13 @@ fn settings() -> Settings {
         renew_interval: ms(5_000),
         retry_period: ms(4_000),
         retry_delay: ms(1_250),
+        takeover_delay: ms(0),
         safety_margin: ms(1_500),
         longest_lease: Duration::from_secs(31 * 86_400),
         min_fence: 0,
         strict: false,
         release_on_exit: true,
+        observer: false,
     }
 }
 
@@ -123,6 +129,7 @@ impl Driven {
             Phase::Holding(_) => "winding down",
             Phase::Releasing { .. } => "releasing",
             Phase::Tidying => "tidying",
+            Phase::Looking => "looking",
         }
     }
 }
@@ -359,7 +366,7 @@ fn rule_9_a_renewal_that_matches_nothing_ends_the_term() {
         driven.after(5_000, Input::Tick);
         let step = driven.feed(Input::Renewed(answer));
         assert_eq!(step.term, Some(TermChange::End { fence: fence(1), cause }));
-        assert_eq!(driven.phase(), "idle");
+        assert_eq!(driven.phase(), if cause == LossCause::Superseded { "looking" } else { "idle" });
     }
 }
 

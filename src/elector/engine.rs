@@ -15,10 +15,10 @@ use crate::config::Config;
 use crate::event::Reporter;
 use crate::guard::{Hold, Lost, Owner, PublishError, Term};
 use crate::identity::Identity;
-use crate::status::{Role, Status};
+use crate::status::{Role, Snapshot, Status};
 use crate::store::{Store, StoreError};
 use crate::term::LossCause;
-use crate::time::Clock;
+use crate::time::{Clock, Time};
 
 use super::error::StartError;
 use super::renewal::Renewing;
@@ -47,7 +47,10 @@ impl Engine {
         clock: Arc<dyn Clock>,
     ) -> Result<Engine, StartError> {
         let identity = Identity::generate(config.label()).map_err(StartError::Identity)?;
-        let reporter = Arc::new(Reporter::new(config.name()).map_err(StartError::Thread)?);
+        let reporter = Reporter::new(config.name(), identity.as_str()).map_err(StartError::Thread)?;
+        let reporter = Arc::new(reporter);
+        let role = if config.observer() { Role::Observer } else { Role::Idle };
+        let snapshot = Mutex::new(Snapshot::new(role, clock.now()));
         let (watchdog, watchdog_inbox) = unbounded();
         let (stop, stop_seen) = bounded(0);
         let shared = Arc::new(Shared {
@@ -57,7 +60,7 @@ impl Engine {
             reporter: reporter.clone(),
             current: ArcSwapOption::empty(),
             guards: Arc::default(),
-            snapshot: Mutex::default(),
+            snapshot,
             watchdog,
             stopped: AtomicBool::new(false),
             stop: Mutex::new(Some(stop)),
@@ -125,40 +128,53 @@ impl Engine {
 
     pub(crate) fn status(&self) -> Status {
         let shared = &self.shared;
+        // In this order, so that a term that is told of as live is not among the ended ones, and none has ended that
+        // is not told of.
+        let losses = shared.reporter.losses();
         let term = self.current().filter(|term| term.is_leader());
         let now = shared.clock.now();
         let known = {
             let mut known = shared.snapshot.lock();
-            // The renewal thread writes it down, too, but it may be waiting for a store that never answers.
+            // The renewal thread writes these down, too, but it may be waiting for a store that never answers.
             if term.is_none() && shared.is_held() {
                 known.overrun_since.get_or_insert(now);
             }
+            let role = shared.role(term.is_some(), &known);
+            known.seen_as(role, now);
             known.clone()
         };
-        let role = match &term {
-            Some(_) => Role::Leader,
-            None if known.campaigning => Role::Candidate,
-            None => Role::Idle,
-        };
+        let since = |at: Time| now.saturating_since(at);
         let (leader, leader_fence, leader_payload) = match known.leader {
             Some(leader) => (Some(leader.holder), Some(leader.fence), leader.payload),
             None => (None, None, None),
         };
         Status {
-            role,
+            role: known.role.0,
             identity: shared.identity.clone(),
             fence: term.as_ref().map(|t| t.fence()),
             leader,
             leader_fence,
             leader_payload,
-            observed_age: known.answered_at.map(|at| now.saturating_since(at)),
+            observed_age: known.answered_at.map(since),
             remaining: term.as_ref().map(|t| t.remaining()),
             last_error: known.last_error,
-            overrun: known.overrun_since.filter(|_| shared.is_held()).map(|at| now.saturating_since(at)),
+            overrun: known.overrun_since.filter(|_| shared.is_held()).map(since),
+            in_role: since(known.role.1),
+            renewed_age: known.renewed_at.filter(|_| term.is_some()).map(since),
             terms: known.terms,
+            losses,
             renewals: known.renewals,
+            round_trip: known.round_trip,
+            worst_round_trip: known.worst_round_trip,
+            headroom: known.headroom,
+            least_headroom: known.least_headroom,
             failures: known.failures,
+            failures_by_kind: known.failures_by_kind,
+            failures_by_operation: known.failures_by_operation,
+            clock_steps: known.clock_steps,
+            disturbances: known.disturbances,
             events_dropped: shared.reporter.dropped(),
+            log_lines_dropped: shared.reporter.lines_dropped(),
         }
     }
 }

@@ -45,6 +45,8 @@ pub enum CampaignError {
     /// The store cannot work until a person has mended something: no table, no right, a wrong password. The
     /// elector can be used again.
     Store(StoreError),
+    /// This participant only watches; see [`ConfigBuilder::observer`](crate::ConfigBuilder::observer).
+    Observer,
     /// The elector's own thread broke. That is a bug in this crate; please report it.
     Failed,
 }
@@ -55,6 +57,7 @@ impl fmt::Display for CampaignError {
             CampaignError::Stopped => "the elector was stopped",
             CampaignError::TimedOut => "not elected within the given time",
             CampaignError::Store(_) => "the store cannot be used until somebody mends it",
+            CampaignError::Observer => "an observer never campaigns; see Elector::events and Elector::status",
             CampaignError::Failed => "the elector's renewal thread broke; start another elector",
         })
     }
@@ -143,6 +146,8 @@ mod tests {
     fn why_a_campaign_ended_without_a_term() {
         assert_eq!(told(CampaignError::Stopped), "the elector was stopped");
         assert_eq!(told(CampaignError::TimedOut), "not elected within the given time");
+        let watches = "an observer never campaigns; see Elector::events and Elector::status";
+        assert_eq!(told(CampaignError::Observer), watches);
         let broke = "the elector's renewal thread broke; start another elector";
         assert_eq!(told(CampaignError::Failed), broke);
         let error = CampaignError::Store(StoreError::fatal("no table").with_sqlstate("42P01"));
@@ -156,6 +161,7 @@ mod tests {
         assert_eq!(told(panicked), "started_leading panicked: no more work");
         let thread = "a thread for a callback could not be spawned: no more threads";
         assert_eq!(told(RunError::Thread(io())), thread);
+        assert_eq!(told(RunError::Observer), told(CampaignError::Observer));
         assert_eq!(told(RunError::Failed), told(CampaignError::Failed));
     }
 

@@ -17,6 +17,7 @@ use crate::store::{Store, StoreError};
 use crate::term::LossCause;
 use crate::time::{Clock, SystemClock, Time};
 
+mod books;
 mod engine;
 mod error;
 mod renewal;
@@ -36,7 +37,8 @@ type Answer = Result<(Term, Hold), StoreError>;
 /// One participant in one election. A cheap handle: clones share the participant, its two threads and its term.
 ///
 /// It wants the lease only while somebody waits for leadership, holds a [`LeaderGuard`] or runs
-/// [`run`](Elector::run); otherwise it is silent. Dropping the last handle ends the threads. If no guard is
+/// [`run`](Elector::run); otherwise it is silent, unless it is an
+/// [observer](crate::ConfigBuilder::observer), which looks at the lease all the time and never wants it. Dropping the last handle ends the threads. If no guard is
 /// held it waits, for an operation timeout at most, until a release that is under way is done, so that a
 /// program which drops its guard and returns from `main` does hand over at once. (A program that leaves
 /// through `std::process::exit`, or keeps its guard in a `static`, hands over as if it had crashed.)
@@ -82,7 +84,8 @@ impl Drop for Handle {
 }
 
 impl Elector {
-    /// Starts a participant: two threads and an identity of its own. Sends nothing to the store.
+    /// Starts a participant: two threads and an identity of its own. Sends nothing to the store, unless it is an
+    /// [observer](crate::ConfigBuilder::observer): that begins to look, on a thread of its own.
     ///
     /// # Errors
     /// A thread could not be spawned, or the operating system gave no randomness.
@@ -113,7 +116,8 @@ impl Elector {
     ///
     /// # Errors
     /// [`CampaignError::Stopped`] after [`stop`](Elector::stop), also from another thread meanwhile;
-    /// [`CampaignError::Store`] where a person must mend something first.
+    /// [`CampaignError::Store`] where a person must mend something first; [`CampaignError::Observer`] at once where
+    /// it never campaigns.
     pub fn wait_for_leadership(&self) -> Result<LeaderGuard, CampaignError> {
         self.campaign(None, false, &never())
     }
@@ -137,6 +141,9 @@ impl Elector {
     ) -> Result<LeaderGuard, CampaignError> {
         static TICKETS: AtomicU64 = AtomicU64::new(0);
         let engine = self.engine();
+        if self.config().observer() {
+            return Err(CampaignError::Observer);
+        }
         if engine.shared.is_stopped() {
             return Err(CampaignError::Stopped);
         }
@@ -234,8 +241,9 @@ impl Elector {
         self.engine().status()
     }
 
-    /// Reports from now on. Each call makes a reader of its own, which may lag 256 events behind before it
-    /// misses some; they are counted in [`Status::events_dropped`].
+    /// Reports from now on; see [`Event`]. Each call makes a reader of its own, which may lag 256 events behind before
+    /// it misses some; they are counted in [`Status::events_dropped`]. Readers never hold the elector up. The channel
+    /// is disconnected when the elector's threads have ended.
     #[must_use]
     pub fn events(&self) -> Receiver<Event> {
         self.engine().shared.reporter.subscribe()

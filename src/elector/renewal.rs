@@ -6,19 +6,21 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::config::ClockTrust;
 use crate::config::Config;
-use crate::election::{Call, Disturbance, Election, Input, Note, Settings, TermChange, Trouble};
-use crate::event::{Event, Leader};
+use crate::election::{Call, Election, Input, Settings, TermChange, Trouble};
+use crate::event::Operation;
 use crate::guard::{Entry, Hold, PublishError, Term, WAIT_SLICE};
-use crate::lease::{Bid, Fence, Lease, Renewal};
+use crate::lease::{Bid, Fence, Renewal};
 use crate::store::{Store, StoreError};
 use crate::term::LossCause;
 use crate::time::Time;
 
+use super::books::Books;
 use super::shared::{Message, Shared, Waiter};
 use super::watchdog::Watch;
 
@@ -42,14 +44,9 @@ pub(crate) struct Renewing {
     /// How the last call of each kind ended, for whoever asked for it.
     last_release: Option<StoreError>,
     last_renewal: Option<Result<(), StoreError>>,
-    failing: Failing,
-}
-
-/// A run of failures, reported once for each kind.
-#[derive(Debug, Default)]
-struct Failing {
-    count: u64,
-    kind: Option<(Option<String>, String)>,
+    /// The anchor of the last call.
+    sent_at: Time,
+    books: Books,
 }
 
 enum Next {
@@ -68,6 +65,7 @@ impl Renewing {
             patience: shared.config.operation_timeout(),
         });
         Renewing {
+            books: Books::new(shared.clone()),
             store,
             shared,
             entry,
@@ -81,7 +79,7 @@ impl Renewing {
             payload: None,
             last_release: None,
             last_renewal: None,
-            failing: Failing::default(),
+            sent_at: Time::ZERO,
         }
     }
 
@@ -94,6 +92,7 @@ impl Renewing {
     }
 
     fn run(mut self) {
+        self.settle(); // An observer begins to look.
         loop {
             match self.next() {
                 Next::Message(message) => self.handle(message),
@@ -164,12 +163,13 @@ impl Renewing {
         }
     }
 
-    /// Tells the machine whether somebody waits for leadership.
+    /// Tells the machine whether somebody waits for leadership, or wants to know who has it.
     fn settle(&mut self) {
-        let wanted = !self.waiters.is_empty();
+        let watches = self.shared.config.observer() && !self.shared.is_stopped();
+        let wanted = watches || !self.waiters.is_empty();
         if wanted != self.campaigning {
             self.campaigning = wanted;
-            self.shared.snapshot.lock().campaigning = wanted;
+            self.books.campaign(wanted);
             self.feed(if wanted { Input::Campaign } else { Input::Withdraw });
         }
     }
@@ -188,7 +188,7 @@ impl Renewing {
     fn resign(&mut self, fence: Fence, release: bool) {
         self.held.retain(|h| h.fence() != fence);
         if self.held.iter().all(|held| held.is_leader()) {
-            self.shared.snapshot.lock().overrun_since = None;
+            self.books.overruns_no_more();
         }
         self.last_release = None;
         self.feed(Input::Resign { fence, release });
@@ -230,13 +230,14 @@ impl Renewing {
             }
             self.wake_at = step.wake_at;
             for note in step.notes {
-                self.note(note);
+                self.books.note(note);
             }
             if let Some(call) = step.call {
-                let answer = self.call(call);
+                let answer = self.call(call, now);
                 self.inputs.push_front(answer);
             }
         }
+        self.books.look_at_role();
         self.settle();
     }
 
@@ -245,8 +246,9 @@ impl Renewing {
             TermChange::Begin { fence, deadline } => self.begin(fence, deadline),
             TermChange::Extend { fence, deadline } => {
                 let Some(term) = self.current(fence) else { return };
+                let headroom = term.remaining();
                 match term.extend(deadline) {
-                    Ok(()) => {}
+                    Ok(()) => self.books.extended(fence, headroom, deadline),
                     Err(LossCause::Expired | LossCause::Superseded) => {
                         self.ended();
                         self.inputs.push_back(Input::Ended(fence));
@@ -278,26 +280,19 @@ impl Renewing {
         };
         let (term, watched) = Term::begin(fence, deadline, self.entry.clone(), self.shared.clock.clone());
         self.payload = self.shared.config.payload().map(<[u8]>::to_vec);
-        self.shared.reporter.report(Event::Elected { fence });
+        // Counted before the watchdog can count its end.
+        self.books.elected(fence, self.sent_at, self.held.is_empty());
         if self.shared.watchdog.send(Watch::Term(watched)).is_err() {
             // Without a watchdog there is no term.
             let _ = term.seal(LossCause::Failed);
         }
         self.shared.current.store(Some(Arc::new(term.clone())));
-        let mut snapshot = self.shared.snapshot.lock();
-        snapshot.terms += 1;
-        let earlier = snapshot.release_error.take();
-        if self.held.is_empty() {
-            snapshot.overrun_since = None;
-        }
-        drop(snapshot);
-        drop(earlier);
         if self.shared.is_stopped() {
             self.shared.end(&term, LossCause::Stopped);
         }
         // Written down before it is handed over: the new owner may give it back at once.
         self.held.push(term.clone());
-        self.shared.snapshot.lock().campaigning = !self.waiters.is_empty();
+        self.books.campaigning(!self.waiters.is_empty());
         let hold = Hold::new(&self.shared.guards);
         if waiter.reply.send(Ok((term.clone(), hold))).is_err() {
             // Its thread unwound while it waited.
@@ -310,12 +305,13 @@ impl Renewing {
     /// A term is over; whoever still holds it overruns from now on.
     fn ended(&mut self) {
         if !self.held.is_empty() {
-            let now = self.shared.clock.now();
-            self.shared.snapshot.lock().overrun_since.get_or_insert(now);
+            self.books.overruns();
         }
     }
 
-    fn call(&mut self, call: Call) -> Input {
+    /// Makes the call; `sent` is its anchor.
+    fn call(&mut self, call: Call, sent: Time) -> Input {
+        self.sent_at = sent;
         let (name, holder) = (self.shared.config.name(), self.shared.identity.as_str());
         let timeout = self.shared.config.operation_timeout();
         let lease_duration = self.shared.config.lease_duration();
@@ -323,9 +319,9 @@ impl Renewing {
             Call::Observe => {
                 let answer = guarded(|| self.store.observe(name, timeout));
                 if let Ok(seen) = &answer {
-                    self.saw(seen.lease());
+                    self.books.saw(seen.lease());
                 }
-                Input::Observed(self.judge(answer))
+                Input::Observed(self.judge(Operation::Observe, answer))
             }
             Call::Acquire { over, timeline, above } => {
                 let bid = Bid::new(name, holder, lease_duration)
@@ -335,106 +331,72 @@ impl Renewing {
                     .timeline(timeline);
                 let answer = guarded(|| self.store.acquire(&bid, timeout));
                 if let Ok(Some(lease)) = &answer {
-                    self.saw(Some(lease));
+                    self.books.saw(Some(lease));
                 }
-                Input::Acquired(self.judge(answer))
+                Input::Acquired(self.judge(Operation::Acquire, answer))
             }
             Call::Renew { fence } => {
                 let renewal =
                     Renewal::new(name, holder, fence, lease_duration).payload(self.payload.as_deref());
                 let answer = guarded(|| self.store.renew(&renewal, timeout));
-                if let Ok(Some(lease)) = &answer {
-                    self.saw(Some(lease));
-                    self.shared.snapshot.lock().renewals += 1;
+                match &answer {
+                    Ok(Some(lease)) => {
+                        self.books.saw(Some(lease));
+                        self.books.renewed(fence, sent, self.took());
+                    }
+                    Ok(None) => {}
+                    Err((error, _)) => self.books.not_renewed(fence, error),
                 }
                 self.last_renewal = Some(answer.as_ref().map(drop).map_err(|(e, _)| e.clone()));
-                Input::Renewed(self.judge(answer))
+                Input::Renewed(self.judge(Operation::Renew, answer))
             }
             Call::Release { fence } => {
                 let answer = guarded(|| self.store.release(name, holder, fence, timeout));
                 let failure = answer.as_ref().err().map(|(e, _)| e.clone());
-                let earlier =
-                    std::mem::replace(&mut self.shared.snapshot.lock().release_error, failure.clone());
-                drop(earlier);
-                self.last_release = failure;
-                if answer.is_ok() {
-                    self.shared.snapshot.lock().leader = None;
-                }
+                self.last_release.clone_from(&failure);
+                let took = self.took();
                 // Whether it worked or not, there is nothing more to do about it: the lease expires.
-                let _ = self.judge(answer);
+                let _ = self.judge(Operation::Release, answer);
+                self.books.released(fence, failure, took);
                 Input::Released
             }
         }
     }
 
-    /// An answer showed the row, or that there is none.
-    fn saw(&mut self, lease: Option<&Lease>) {
-        let leader = lease.filter(|l| !l.is_expired()).map(Leader::of);
-        let now = self.shared.clock.now();
-        let mut snapshot = self.shared.snapshot.lock();
-        snapshot.answered_at = Some(now);
-        let known = snapshot.leader.as_ref().map(|l| l.fence);
-        snapshot.leader.clone_from(&leader);
-        drop(snapshot);
-        if let Some(leader) = leader {
-            if known != Some(leader.fence) && leader.holder != self.shared.identity.as_str() {
-                self.shared.reporter.report(Event::Observed { leader });
-            }
-        }
+    /// Since the call was sent.
+    fn took(&self) -> Duration {
+        self.shared.clock.now().saturating_since(self.sent_at)
     }
 
-    /// Keeps the books about failures, and turns an answer into what the machine wants to know.
-    fn judge<T>(&mut self, answer: Result<T, (StoreError, Trouble)>) -> Result<T, Trouble> {
+    /// Turns an answer into what the machine wants to know, and has it written down.
+    fn judge<T>(
+        &mut self,
+        operation: Operation,
+        answer: Result<T, (StoreError, Trouble)>,
+    ) -> Result<T, Trouble> {
+        let took = self.took();
         match answer {
             Ok(value) => {
-                if self.failing.count > 0 {
-                    self.shared.reporter.report(Event::Recovered { failures: self.failing.count });
-                    self.failing = Failing::default();
-                }
-                let earlier = self.shared.snapshot.lock().last_error.take();
-                drop(earlier);
+                self.books.answered(operation, took);
                 Ok(value)
             }
             Err((error, trouble)) => {
-                self.failed(&error);
+                self.books.failed(operation, &error, self.sent_at, took);
+                if error.is_fatal() {
+                    self.refuse_waiters(&error);
+                }
                 Err(trouble)
             }
         }
     }
 
-    fn failed(&mut self, error: &StoreError) {
-        let mut snapshot = self.shared.snapshot.lock();
-        snapshot.failures += 1;
-        let earlier = snapshot.last_error.replace(error.clone());
-        drop(snapshot);
-        drop(earlier);
-        let kind = (error.sqlstate().map(str::to_owned), error.to_string());
-        self.failing.count += 1;
-        if self.failing.kind.as_ref() != Some(&kind) {
-            self.failing.kind = Some(kind);
-            self.shared.reporter.report(Event::Failed { error: error.clone() });
-        }
-        if error.is_fatal() {
-            self.waiters.retain(|waiter| {
-                if !waiter.rides_out_fatal && waiter.settled.settle() {
-                    let _ = waiter.reply.send(Err(error.clone()));
-                }
-                waiter.rides_out_fatal
-            });
-        }
-    }
-
-    fn note(&self, note: Note) {
-        self.shared.reporter.report(match note {
-            Note::ClockStep(step) => Event::ClockStepped { forward: step.forward, by: step.by },
-            Note::UselessGrant { fence } => Event::UselessGrant { fence },
-            Note::Disturbance(Disturbance::RowGone) => Event::RowGone,
-            Note::Disturbance(Disturbance::FenceRegressed { seen, found }) => {
-                Event::FenceRegressed { seen, found }
+    /// Those who do not want to wait until a person has mended something are told so.
+    fn refuse_waiters(&mut self, error: &StoreError) {
+        self.waiters.retain(|waiter| {
+            if !waiter.rides_out_fatal && waiter.settled.settle() {
+                let _ = waiter.reply.send(Err(error.clone()));
             }
-            Note::Disturbance(Disturbance::TimelineChanged { from, to }) => {
-                Event::TimelineChanged { from, to }
-            }
+            waiter.rides_out_fatal
         });
     }
 }
@@ -457,11 +419,13 @@ fn settings(config: &Config, identity: &str) -> Settings {
         renew_interval: config.renew_interval(),
         retry_period: config.retry_period(),
         retry_delay: config.retry_delay(),
+        takeover_delay: config.takeover_delay(),
         safety_margin: config.safety_margin(),
         longest_lease: Config::MAX_LEASE_DURATION,
         min_fence: config.min_fence(),
         strict: config.clock_trust() == ClockTrust::Strict,
         release_on_exit: config.release_on_exit(),
+        observer: config.observer(),
     }
 }
 

@@ -24,8 +24,12 @@ impl Elector {
     /// crate, or a wrong password is a program that quietly never leads.
     ///
     /// # Errors
-    /// A callback panicked (its term is over, the lease released), or a thread could not be spawned.
+    /// A callback panicked (its term is over, the lease released), or a thread could not be spawned. An
+    /// [observer](crate::ConfigBuilder::observer) is refused at once: what it is for comes through `events`.
     pub fn run(&self, callbacks: impl Callbacks) -> Result<(), RunError> {
+        if self.config().observer() {
+            return Err(RunError::Observer);
+        }
         run(self, &callbacks)
     }
 }

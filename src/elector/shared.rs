@@ -13,7 +13,7 @@ use crate::event::Reporter;
 use crate::guard::{Hold, PublishError, Term};
 use crate::identity::Identity;
 use crate::lease::Fence;
-use crate::status::Snapshot;
+use crate::status::{Role, Snapshot};
 use crate::store::StoreError;
 use crate::term::LossCause;
 use crate::time::Clock;
@@ -91,6 +91,19 @@ impl Shared {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// What the participant is doing, where `leads` says whether its term is live.
+    pub(crate) fn role(&self, leads: bool, known: &Snapshot) -> Role {
+        if leads {
+            Role::Leader
+        } else if self.config.observer() && !self.is_stopped() {
+            Role::Observer
+        } else if known.campaigning && !self.config.observer() {
+            Role::Candidate
+        } else {
+            Role::Idle
+        }
     }
 
     /// Ends a term for everybody, then has the waiters woken (rule 18). Says whether the lease is still this

@@ -53,6 +53,9 @@ pub(super) fn builder(bytes: &mut Bytes<'_>) -> ConfigBuilder {
     }
     if set & 128 != 0 {
         builder = builder.min_fence(bytes.i64()).clock_trust(ClockTrust::Strict);
+        if bytes.flag() {
+            builder = builder.takeover_delay(duration(bytes)).observer(bytes.flag());
+        }
     }
     builder
 }
@@ -76,6 +79,7 @@ fn check(config: &Config) {
     ] {
         assert!((Config::MIN_DURATION..=Config::MAX_LEASE_DURATION).contains(&duration), "{config:?}");
     }
+    assert!(config.takeover_delay() <= Config::MAX_LEASE_DURATION, "{config:?}");
     for (text, longest) in [(config.name(), Config::MAX_NAME_LEN), (config.label(), Config::MAX_LABEL_LEN)] {
         assert!(!text.is_empty() && text.len() <= longest && !text.contains('\0'), "{config:?}");
     }

@@ -16,7 +16,7 @@ const NAMES: [&str; 3] = [OWN, "other", "third"];
 ///
 /// # Panics
 /// If it promises more than a reply can give, revives a term, makes two calls at a time, takes notice of answers
-/// to what it did not ask, holds off for ever, or wants to be woken in the past.
+/// to what it did not ask, holds off for ever, wants to be woken in the past, or is an observer and writes.
 pub fn election(bytes: &[u8]) {
     let mut bytes = Bytes(bytes);
     let settings = settings(&mut bytes);
@@ -64,11 +64,13 @@ fn settings(bytes: &mut Bytes<'_>) -> Settings {
         renew_interval: renew,
         retry_period: retry,
         retry_delay: delay,
+        takeover_delay: valid.as_ref().map_or(Duration::ZERO, Config::takeover_delay),
         safety_margin: margin,
         longest_lease: Config::MAX_LEASE_DURATION,
         min_fence: valid.as_ref().map_or(0, Config::min_fence),
-        strict: valid.is_some_and(|config| config.clock_trust() == ClockTrust::Strict),
+        strict: valid.as_ref().is_some_and(|config| config.clock_trust() == ClockTrust::Strict),
         release_on_exit: bytes.flag(),
+        observer: valid.is_some_and(|config| config.observer()),
     }
 }
 
@@ -194,6 +196,7 @@ impl Run {
         }
         if let Some(call) = &step.call {
             assert!(self.sent.is_none(), "{call:?} beside {:?}", self.sent);
+            assert!(!self.settings.observer || *call == Call::Observe, "an observer's {call:?}");
             self.sent = Some((self.now, call.clone()));
         }
         let longest = self.settings.longest_lease.max(self.settings.lease_duration);

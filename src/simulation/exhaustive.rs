@@ -89,6 +89,8 @@ pub(super) struct Small {
     pub(super) window_ms: u64,
     pub(super) strict: bool,
     pub(super) margin_ms: u64,
+    /// How long everybody but the first leaves a free lease to others.
+    pub(super) delay_ms: u64,
     /// So long everything goes well before the first point.
     pub(super) begin_ms: u64,
     pub(super) menu: &'static [Fault],
@@ -106,6 +108,7 @@ impl Small {
         window_ms: 3,
         strict: true,
         margin_ms: LEASE_MS / 20,
+        delay_ms: 0,
         begin_ms: 0,
         menu: &[Fault::ReplyLost, Fault::Late(LONG), Fault::Step(4_000), Fault::Freeze(LONG), Fault::Crash],
     };
@@ -120,6 +123,7 @@ impl Small {
         window_ms: 0,
         strict: false,
         margin_ms: LEASE_MS / 20,
+        delay_ms: 0,
         begin_ms: 1_500,
         menu: &[
             Fault::ReplyLost,
@@ -133,6 +137,9 @@ impl Small {
             Fault::Resign,
         ],
     };
+    /// A leader, and a candidate that lets it go first: the menu of the watched one.
+    const PREFERRED: Small =
+        Small { name: "a preferred leader", points: 26, delay_ms: 700, ..Small::WATCHED };
     /// Three, and the record itself is not safe.
     pub(super) const RECORD: Small = Small {
         name: "three, and the record is lost",
@@ -168,18 +175,20 @@ impl Small {
         ..Small::WATCHED
     };
 
-    fn settings(&self, identity: String) -> Settings {
+    fn settings(&self, node: usize) -> Settings {
         Settings {
-            identity,
+            identity: format!("n{node}"),
             lease_duration: Duration::from_millis(LEASE_MS),
             renew_interval: Duration::from_millis(1_000),
             retry_period: Duration::from_millis(RETRY_MS),
             retry_delay: Duration::from_millis(250),
+            takeover_delay: Duration::from_millis(if node == 0 { 0 } else { self.delay_ms }),
             safety_margin: Duration::from_millis(self.margin_ms),
             longest_lease: Config::MAX_LEASE_DURATION,
             min_fence: 0,
             strict: self.strict,
             release_on_exit: true,
+            observer: false,
         }
     }
 }
@@ -224,8 +233,8 @@ impl Run<'_> {
     }
 
     fn join(&mut self) {
-        let identity = format!("n{}", self.world.nodes.len());
-        let node = self.world.add(self.small.settings(identity), Duration::from_millis(TIMEOUT_MS));
+        let settings = self.small.settings(self.world.nodes.len());
+        let node = self.world.add(settings, Duration::from_millis(TIMEOUT_MS));
         // The first is slow and believes in its term for longer; the others are fast and wait less.
         self.world.nodes[node].drift_ppm = if node == 0 { -11_000 } else { 11_000 };
         (self.prepare)(&mut self.world, node);
@@ -374,7 +383,7 @@ impl Run<'_> {
             self.heal_until(when);
         }
         self.world.run_for(lease_later.saturating_sub(self.world.now_ms()));
-        let bound = 2 * LEASE_MS + 4 * (RETRY_MS + TIMEOUT_MS);
+        let bound = 2 * LEASE_MS + 4 * (RETRY_MS + TIMEOUT_MS) + self.small.delay_ms;
         let alive = self.world.nodes.iter().any(|n| n.alive);
         if alive && !self.world.run_until(bound, |world| world.leader().is_some()) {
             self.world.violation(format!("nobody leads {bound} ms after the last fault"));
@@ -459,6 +468,11 @@ fn every_order_of_three_that_start() {
 #[test]
 fn everything_that_can_happen_to_a_watched_leader() {
     all_must_be_safe(Small::WATCHED, 8_000);
+}
+
+#[test]
+fn everything_that_can_happen_to_a_preferred_leader() {
+    all_must_be_safe(Small::PREFERRED, 2_000);
 }
 
 #[test]

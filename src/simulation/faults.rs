@@ -71,8 +71,8 @@ impl Schedule<'_> {
     }
 
     fn join(&mut self) {
-        let identity = format!("n{}", self.world.nodes.len());
-        let node = self.world.add(self.options.settings(identity), self.options.timeout);
+        let settings = self.options.settings(self.world.nodes.len());
+        let node = self.world.add(settings, self.options.timeout);
         self.world.nodes[node].drift_ppm = self.rng.i64(-self.options.drift_ppm..=self.options.drift_ppm);
         (self.prepare)(&mut self.world, node);
         self.world.campaign(node);
@@ -238,8 +238,10 @@ impl Schedule<'_> {
             *until = 0;
         }
         self.end_of_work();
-        // One lease for whoever may have led, one for a fresh participant's own, and the polls between.
-        let bound = 2 * lease_ms + 4 * (self.options.retry + self.options.timeout).as_millis() as u64;
+        // One lease for whoever may have led, one for a fresh participant's own, and the polls between. Perhaps
+        // only those are left who wait for longer.
+        let polls = 4 * (self.options.retry + self.options.timeout);
+        let bound = 2 * lease_ms + (polls + self.options.takeover_delay).as_millis() as u64;
         if !self.world.run_until(bound, |world| world.leader().is_some()) {
             self.world.violation(format!("nobody leads {bound} ms after the last fault"));
         }

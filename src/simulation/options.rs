@@ -47,6 +47,8 @@ pub struct Options {
     pub(crate) retry: Duration,
     pub(crate) timeout: Duration,
     pub(crate) margin: Duration,
+    /// How long every second participant leaves a free lease to the others.
+    pub(crate) takeover_delay: Duration,
 }
 
 /// What can go wrong.
@@ -136,21 +138,25 @@ impl Options {
             retry,
             timeout,
             margin,
+            // Drawn last, so that a seed draws what it drew before there were delays.
+            takeover_delay: if rng.u8(0..4) > 0 { Duration::ZERO } else { lease.mul_f64(2.0 * rng.f64()) },
         }
     }
 
-    pub(crate) fn settings(&self, identity: String) -> Settings {
+    pub(crate) fn settings(&self, node: usize) -> Settings {
         Settings {
-            identity,
+            identity: format!("n{node}"),
             lease_duration: self.lease,
             renew_interval: self.renew,
             retry_period: self.retry,
             retry_delay: (self.renew / 4).max(Config::MIN_RETRY_DELAY),
+            takeover_delay: if node % 2 == 1 { self.takeover_delay } else { Duration::ZERO },
             safety_margin: self.margin,
             longest_lease: Config::MAX_LEASE_DURATION,
             min_fence: 0,
             strict: self.family == Family::Clocks,
             release_on_exit: true,
+            observer: false,
         }
     }
 }
@@ -186,6 +192,7 @@ mod tests {
                 .retry_period(o.retry)
                 .operation_timeout(o.timeout)
                 .safety_margin(o.margin)
+                .takeover_delay(o.takeover_delay)
                 .build()
                 .unwrap();
         }

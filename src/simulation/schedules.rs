@@ -23,11 +23,13 @@ pub(super) fn usual(identity: &str) -> Settings {
         renew_interval: 5 * SECOND,
         retry_period: 3 * SECOND,
         retry_delay: Duration::from_millis(1_250),
+        takeover_delay: Duration::ZERO,
         safety_margin: Duration::from_millis(1_500),
         longest_lease: Duration::from_secs(31 * 24 * 3_600),
         min_fence: 0,
         strict: false,
         release_on_exit: true,
+        observer: false,
     }
 }
 

@@ -96,6 +96,22 @@ impl StoreError {
         self.0.kind == Kind::Timeout
     }
 
+    /// One word for it.
+    pub(crate) fn kind_name(&self) -> &'static str {
+        match self.0.kind {
+            Kind::Timeout => "timeout",
+            Kind::Retryable => "retryable",
+            Kind::Fatal => "fatal",
+        }
+    }
+
+    /// The same without its cause. A cause is foreign code as soon as it is dropped.
+    pub(crate) fn without_source(&self) -> StoreError {
+        let Inner { kind, message, sqlstate, .. } = &*self.0;
+        let (message, sqlstate) = (message.clone(), sqlstate.clone());
+        StoreError(Arc::new(Inner { kind: *kind, message, sqlstate, source: None }))
+    }
+
     /// The database's five-character code, if it gave one.
     #[must_use]
     pub fn sqlstate(&self) -> Option<&str> {
@@ -116,17 +132,7 @@ impl fmt::Display for StoreError {
 /// Readable where a `main` returns it: the causes as they display themselves, without their fields.
 impl fmt::Debug for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{self} [{}]",
-            if self.is_timeout() {
-                "timeout"
-            } else if self.is_fatal() {
-                "fatal"
-            } else {
-                "retryable"
-            }
-        )?;
+        write!(f, "{self} [{}]", self.kind_name())?;
         let mut cause = self.source();
         while let Some(error) = cause {
             write!(f, "; caused by: {error}")?;
@@ -153,6 +159,9 @@ mod tests {
         assert_eq!(e.source().unwrap().to_string(), "x");
         assert_eq!(e.clone().sqlstate(), Some("42P01"));
         assert_eq!(format!("{e:?}"), "no table (SQLSTATE 42P01) [fatal]; caused by: x");
+        let bare = e.without_source();
+        assert!(bare.source().is_none() && bare.is_fatal() && bare.sqlstate() == Some("42P01"));
+        assert_eq!(bare.to_string(), e.to_string());
         assert!(StoreError::timeout("t").is_retryable() && StoreError::timeout("t").is_timeout());
     }
 }

@@ -8,8 +8,11 @@
 mod callbacks;
 mod faulty;
 mod handover;
+mod observer;
 mod outage;
+mod preference;
 mod races;
+mod reports;
 mod resources;
 mod rides;
 mod running;

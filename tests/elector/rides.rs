@@ -47,7 +47,7 @@ fn a_deleted_row_is_reported_and_waited_out_by_whoever_saw_it() {
     let next = waiter.join().unwrap();
     assert!(!term.is_leader(), "nobody else led any more");
     assert!(next.fence() > term.fence());
-    assert!(events.try_iter().any(|event| matches!(event, Event::RowGone)));
+    assert!(events.try_iter().any(|event| matches!(event, Event::RowGone { .. })));
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn rule_15_a_fail_over_that_lost_the_leader_is_reported_and_waited_out() {
     assert!(!guard.is_leader(), "nobody else led any more, though the row that came back is released");
     assert_eq!(next.fence().get(), (1 << 40) + 1);
     let events: Vec<_> = events.try_iter().collect();
-    let changed = |event: &Event| matches!(event, Event::TimelineChanged { from: Some(1), to: Some(2) });
-    let regressed = |event: &Event| matches!(event, Event::FenceRegressed { seen: 2, found: 1 });
+    let changed = |event: &Event| matches!(event, Event::TimelineChanged { from: Some(1), to: Some(2), .. });
+    let regressed = |event: &Event| matches!(event, Event::FenceRegressed { seen: 2, found: 1, .. });
     assert!(events.iter().any(changed) && events.iter().any(regressed), "{events:?}");
 }
 

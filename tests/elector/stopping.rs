@@ -143,6 +143,32 @@ fn b10_a_shutdown_within_its_grace_waits_for_the_work_and_then_releases() {
 }
 
 #[test]
+fn b10_a_shutdown_goes_on_renewing_while_the_work_winds_down() {
+    let store = Faulty::new();
+    let (elector, guard) = leading(&store);
+    let (stopped, stop_seen) = crossbeam_channel::bounded(0);
+    let work = {
+        let store = store.clone();
+        std::thread::spawn(move || {
+            guard.lost().recv_timeout(BOUND).unwrap();
+            stop_seen.recv_timeout(BOUND).unwrap();
+            for _ in 0..4 {
+                store.wait_for_call(Kind::Renew);
+            }
+            assert!(is_held(&store) && store.calls(Kind::Release) == 0);
+            drop(guard);
+        })
+    };
+    let ending = elector.clone();
+    let shutdown = std::thread::spawn(move || ending.shutdown(BOUND));
+    eventually("the stop", || !elector.is_leader());
+    stopped.send_timeout((), BOUND).unwrap();
+    within(BOUND, move || shutdown.join().unwrap()).unwrap();
+    work.join().unwrap();
+    assert!(is_released(&store));
+}
+
+#[test]
 fn b10_a_shutdown_past_its_grace_stops_renewing_and_does_not_release() {
     let store = Faulty::new();
     let elector = start(&store, brisk());

@@ -76,8 +76,8 @@ pub(crate) fn is_held(store: &impl Store) -> bool {
 /// The terms' events so far: fence, and the cause where it was lost.
 pub(crate) fn terms(events: &Receiver<Event>) -> Vec<(i64, Option<LossCause>)> {
     let term = |event| match event {
-        Event::Elected { fence } => Some((fence.get(), None)),
-        Event::Lost { fence, cause } => Some((fence.get(), Some(cause))),
+        Event::Elected { fence, .. } => Some((fence.get(), None)),
+        Event::Lost { fence, cause, .. } => Some((fence.get(), Some(cause))),
         _ => None,
     };
     events.try_iter().filter_map(term).collect()

@@ -193,8 +193,8 @@ fn report_events(elector: &Elector) {
     thread::spawn(move || {
         for event in events {
             match event {
-                Event::Failed { error } => failed(error.sqlstate(), error.is_fatal(), &error.to_string()),
-                Event::Observed { leader } => say(&Line::Seen { at: now(), fence: leader.fence.get() }),
+                Event::Failed { error, .. } => failed(error.sqlstate(), error.is_fatal(), &error.to_string()),
+                Event::Observed { leader, .. } => say(&Line::Seen { at: now(), fence: leader.fence.get() }),
                 _ => {}
             }
         }

@@ -15,6 +15,7 @@ mod examine;
 mod fencing;
 mod frozen;
 mod log_sink;
+mod observer;
 mod operations;
 mod pooler;
 mod table;

@@ -46,7 +46,7 @@ fn follow(elector: &Elector, started: &Barrier) {
     let events = elector.events();
     thread::spawn(move || {
         for event in events {
-            if let Event::Failed { error } = event {
+            if let Event::Failed { error, .. } = event {
                 let sqlstate = error.sqlstate().unwrap_or("-").to_owned();
                 say(&Line::Err { at: now(), sqlstate, fatal: error.is_fatal(), text: error.to_string() });
             }

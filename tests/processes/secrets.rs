@@ -141,6 +141,20 @@ pub(crate) fn b20_whatever_is_shown_the_password_is_not_in_it() {
     }
 }
 
+/// The key-values of a record.
+struct Values(String);
+
+impl<'kvs> log::kv::VisitSource<'kvs> for Values {
+    fn visit_pair(
+        &mut self,
+        key: log::kv::Key<'kvs>,
+        value: log::kv::Value<'kvs>,
+    ) -> Result<(), log::kv::Error> {
+        self.0.push_str(&format!(" {key}={value:?}"));
+        Ok(())
+    }
+}
+
 /// Everything that is logged, at whatever level, goes to standard error.
 struct Everything;
 
@@ -151,7 +165,9 @@ impl log::Log for Everything {
 
     #[allow(clippy::print_stderr, reason = "a log")]
     fn log(&self, record: &log::Record<'_>) {
-        eprintln!("{} {}: {}", record.level(), record.target(), record.args());
+        let mut values = Values(String::new());
+        record.key_values().visit(&mut values).expect("the visitor never fails");
+        eprintln!("{} {}: {}{}", record.level(), record.target(), record.args(), values.0);
     }
 
     fn flush(&self) {}
@@ -169,12 +185,13 @@ pub(crate) fn child_shows_all(dsn: &str) {
     let config = Config::builder("shown").label("l").build().unwrap();
     say(&format!("{store:?} {config:?}"));
     let elector = Elector::start(store, config).unwrap();
+    let events = elector.events();
     match elector.wait_for_leadership_timeout(Duration::from_secs(2)) {
         Ok(guard) => say(&format!("{guard:?} {:?}", guard.term())),
         Err(error) => say(&format!("{error} {error:?}")),
     }
     let status = elector.status();
-    say(&format!("{elector:?} {status:?}"));
+    say(&format!("{elector:?} {status:?} {:?}", events.try_iter().collect::<Vec<_>>()));
     if let Some(error) = status.last_error {
         say(&format!("{error} {error:?}"));
         return;
