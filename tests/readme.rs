@@ -161,7 +161,7 @@ fn sources() -> String {
 /// The parts of a line of the log between what varies (in capitals, or an ellipsis), and after colons.
 fn fixed_parts(line: &str) -> Vec<String> {
     let varies = |word: &str| {
-        let word = word.trim_end_matches([',', ';']);
+        let word = word.trim_end_matches([',', ';', ':']);
         word == "..." || word.chars().all(|c| c.is_ascii_uppercase())
     };
     let mut parts = vec![String::new()];
