@@ -306,7 +306,8 @@
 //!
 //! Options for TLS were refused or dropped; errors and `Debug` output showed the password.
 //!
-//! Here: what can't be done is refused by name; passwords are in no output.
+//! Here: with the feature `tls` the options mean what they mean to libpq or are stricter; what can't be done is refused by
+//! name; passwords are in no output.
 //!
 //! Case B20: [rust-postgres/rust-postgres #988](https://github.com/rust-postgres/rust-postgres/pull/988),
 //! [jbg/tokio-postgres-rustls #11](https://github.com/jbg/tokio-postgres-rustls/issues/11), [quinnjr/prax

@@ -198,7 +198,28 @@
 //! All participants of an election should be configured alike. To change the lease of a running fleet, see
 //! [`operating`](super::operating#upgrades-and-changes).
 //!
-// Place for what is added here: a delay before a take-over; watching an election; encrypted connections.
+//! # Preferred participants
+//!
+//! Where one region shall lead only if no other one does, give its participants a
+//! [`takeover_delay`](crate::ConfigBuilder::takeover_delay): for so long they leave a lease that is free to others. It is
+//! a preference, not a promise, and never shortens what rule 10 has them wait for.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tenure::Config;
+//!
+//! let spare = Config::builder("gateway").takeover_delay(Duration::from_secs(15)).build()?;
+//! # assert_eq!(spare.takeover_delay(), Duration::from_secs(15));
+//! # Ok::<(), tenure::ConfigError>(())
+//! ```
+//!
+//! # Encrypted connections
+//!
+//! With the feature `tls` the connection string says it, as for every client of PostgreSQL:
+//! `postgres://app@db/app?sslmode=verify-full&sslrootcert=/etc/app/db-ca.pem`. Only the `verify-` modes know whom they talk
+//! to. Who may read and change what is on its way can make a candidate lead: to it a lease is what an answer says. So
+//! across a network that you would not give the database's password, use `verify-full`. With another TLS library
+//! `PostgresStore::connect_with_tls` takes its connector.
 //!
 //! # Telling others where the leader is
 //!
@@ -220,6 +241,9 @@
 //! assert_eq!(leader.and_then(|lease| lease.payload()), Some(&b"10.0.0.7:9090"[..]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! A participant that only watches is an [`observer`](crate::ConfigBuilder::observer): it never campaigns, writes nothing,
+//! and reports every new leader and payload in its [`events`](crate::Elector::events), as the example `discover` shows.
 //!
 //! What was read is a hint: by the time it is used, somebody else may lead. So whoever is called should check its own
 //! term, and refuse where it does not lead. Put no secrets there.

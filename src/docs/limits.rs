@@ -65,5 +65,6 @@
 //! - A payload is at most 64 KiB, a name 255 bytes, a label 128 bytes, a lease 31 days; the shortest duration is 1 ms.
 //! - The SQLite store is for the processes of one kernel, and for Linux and Android.
 //! - No MySQL.
-//!
-// Place for what is added here: encrypted connections; events and metrics; the command.
+//! - TLS is for PostgreSQL, and leaves out certificate revocation lists, encrypted private keys and GSSAPI: they are refused
+//!   by name.
+//! - `tenure exec` is for Linux. What it cannot end is in its section of the README.
