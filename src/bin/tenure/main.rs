@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod exec;
 mod failure;
 mod options;
 mod schema;
@@ -27,6 +28,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Exec(Box<exec::Exec>),
     /// Print the SQL that creates the table, for a migration tool.
     Schema(schema::Schema),
     /// Create the table, and for SQLite the file, where it is missing.
@@ -34,9 +36,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(ended) = exec::inner() {
+        return ended;
+    }
     let cli = Cli::parse();
     start_logging(cli.verbose);
     let ended = match cli.command {
+        Command::Exec(exec) => exec.run(),
         Command::Schema(schema) => schema.run(),
         Command::Init(init) => init.run(),
     };
