@@ -4,17 +4,17 @@
 //! group it went off to (prctl(2), PR_SET_CHILD_SUBREAPER). So as long as any descendant lives, this process has a child
 //! that is alive or not yet waited for, and ECHILD of waitid(2) says that there is none.
 //!
-//! Only direct children are sent signals. They stay where they are until this process waits for them, so that their
-//! process ids belong to nobody else. The same goes for a process group that has a child's id: nobody else can
-//! come by that number before the child has been waited for.
+//! Only direct children and their process groups are sent signals. A child stays where it is until this process waits
+//! for it: until then its process id belongs to nobody else, and neither does the number of its group, of which it is a
+//! member to the end. A group is killed at one stroke, so that nobody in it gets away by forking.
 
 use std::fs;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group, set_child_subreaper,
-    waitid, waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpgid, getpgrp, kill_process, kill_process_group,
+    set_child_subreaper, waitid, waitpid,
 };
 
 /// Whatever ends wakes the hunter; this is for those that change parents without a sound.
@@ -97,6 +97,16 @@ fn reap(child: Pid) {
     let _ = waitpid(Some(child), WaitOptions::NOHANG);
 }
 
+/// Kills a child, and its process group, unless that is this process's own.
+fn kill(child: Pid) {
+    if let Ok(group) = getpgid(Some(child)) {
+        if group != getpgrp() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+    let _ = kill_process(child, Signal::KILL);
+}
+
 /// Kills all children, and theirs, until there are none; `pause` waits for a child's end or for the time given.
 ///
 /// Returns only with the proof. It goes on for ever where something can't be killed: a process in uninterruptible
@@ -106,10 +116,7 @@ pub(super) fn kill_all(mut pause: impl FnMut(Duration), complain: impl FnOnce(Ve
     let mut complain = Some(complain);
     for round in 0_u32.. {
         let children = children();
-        for child in &children {
-            let _ = kill_process_group(*child, Signal::KILL);
-            let _ = kill_process(*child, Signal::KILL);
-        }
+        children.iter().copied().for_each(kill);
         // Not before every group has been killed: with its first process a group's number goes.
         children.iter().copied().for_each(reap);
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
