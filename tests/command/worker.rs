@@ -76,6 +76,7 @@ pub(crate) fn main() -> Option<ExitCode> {
     Some(ExitCode::FAILURE)
 }
 
+#[allow(clippy::zombie_processes, reason = "they outlive this one, or die with it")]
 fn again(directory: &str, kind: Kind, by: &[&str]) {
     let mut command = Command::new(by[0]);
     command.args(&by[1..]).arg(std::env::current_exe().unwrap());

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use tenure_testground::{Process, await_until};
@@ -75,6 +76,23 @@ pub(crate) fn signals_are_passed_on() {
         assert!(name == "TERM" || !place.lease().is_expired(), "the lease is kept");
     }
     assert_eq!(process.wait(LIMIT).code(), Some(5));
+}
+
+/// Before it waits, while it is elected, while its guardian or its command starts: none is lost.
+pub(crate) fn a_signal_at_any_moment_ends_it() {
+    let place = Place::new();
+    let mut ran = 0;
+    for _ in 0..40 {
+        let mut process =
+            start(place.exec(&[], &["sh", "-c", "echo up; exec sleep 60"]), &place.path("errors"));
+        std::thread::sleep(ms(60).mul_f64(fastrand::f64()));
+        process.terminate();
+        let status = process.wait(ms(10_000));
+        assert!(status.code() == Some(143) || status.signal() == Some(15), "{status}");
+        ran += usize::from(process.line(LIMIT).is_some());
+    }
+    assert!(0 < ran && ran < 40, "{ran}: every one of them came too early, or too late");
+    assert!(place.lease().is_released());
 }
 
 pub(crate) fn a_signal_ends_the_wait() {

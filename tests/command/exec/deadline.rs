@@ -162,7 +162,8 @@ pub(crate) fn both_stopped_and_continued_kill_first() {
         }
         await_until(LIMIT, "all are dead", || survivors(&place.stamps()).is_empty());
         let lived = place.judge()[0].last.saturating_since(woken);
-        assert!(lived < ms(1_000), "{lived:?}");
+        // Less than a slice of waiting: the time-out of an interrupted wait would go on from where it was.
+        assert!(lived < ms(150), "{lived:?}");
         let who = if guardian_first { "guardian" } else { "tenure" };
         figure(format_args!("both stopped, {who} continued: dead {lived:.1?} later"));
         tenure.cont();

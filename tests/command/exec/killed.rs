@@ -96,6 +96,24 @@ pub(crate) fn a_killed_guardian_takes_the_command_with_it() {
     }
 }
 
+/// Both at once: the kernel still kills the command itself. What that has started may live on, a limit.
+pub(crate) fn the_command_dies_with_its_guardian_though_nobody_kills_it() {
+    let place = Place::new();
+    let mut tenure = start(place.work(&[], Kind::Tree, true), &place.path("errors"));
+    place.await_life(1, 3);
+    let guardian = await_child(tenure.pid(), "guardian");
+    // The oldest of its children; the other one is an orphan.
+    let first = super::place::children(guardian)[0];
+    tenure.stop();
+    kill_process(guardian);
+    await_until(LIMIT, "the command is dead", || !is_running(first));
+    tenure.kill();
+    for left in survivors(&place.stamps()) {
+        kill_process(left);
+    }
+    assert!(!place.lease().is_released(), "nobody has proved that nothing is left");
+}
+
 /// Nobody can give the lease back, so it is waited out; the command is gone long before.
 pub(crate) fn a_killed_tenure_whose_guardian_cannot_reach_the_store() {
     let database = Postgres::shared().database();

@@ -18,7 +18,7 @@ use tenure::{AnyStore, Clock, Store, SystemClock, Time};
 
 use super::channel::{Channel, Message, Plan, Received};
 use super::reap;
-use super::signals::{Signals, is_ready, wait_for};
+use super::signals::{Alarm, Signals, is_ready, wait_for};
 use super::stage;
 use super::timing::{Act, Countdown};
 
@@ -28,9 +28,9 @@ pub(super) const NAME: &str = "guardian";
 /// System waits stop while the machine is suspended; none is longer than this before the clock is read again.
 const SLICE: Duration = Duration::from_millis(200);
 
-/// What would end or stop it by default. It acts by its channel and its clock alone; the terminal's hang-up and its
-/// keys are for `tenure`.
-const UNHEARD: [i32; 15] = [
+/// What would end or stop it by default, and SIGCONT, which wakes it. It acts by its channel and its clock alone; the
+/// terminal's hang-up and its keys are for `tenure`.
+const UNHEARD: [i32; 16] = [
     signals::SIGHUP,
     signals::SIGINT,
     signals::SIGQUIT,
@@ -40,6 +40,7 @@ const UNHEARD: [i32; 15] = [
     signals::SIGALRM,
     signals::SIGVTALRM,
     signals::SIGPROF,
+    signals::SIGCONT,
     signals::SIGTSTP,
     signals::SIGTTIN,
     signals::SIGTTOU,
@@ -77,6 +78,7 @@ struct Guardian {
     /// The process that is `tenure`, by a descriptor that can't come to mean another one.
     tenure: OwnedFd,
     signals: Signals,
+    alarm: Alarm,
     countdown: Countdown,
 }
 
@@ -88,6 +90,7 @@ impl Guardian {
     /// Ready for anything, and told what to guard.
     fn prepare(channel: Channel) -> Result<Option<Guardian>, std::io::Error> {
         let signals = Signals::take(&UNHEARD)?;
+        let alarm = Alarm::new()?;
         setsid()?;
         reap::become_subreaper()?;
         loop {
@@ -106,6 +109,7 @@ impl Guardian {
                         stdin,
                         tenure,
                         signals,
+                        alarm,
                         countdown,
                     }));
                 }
@@ -132,7 +136,6 @@ impl Guardian {
 
     /// Starts the command, if there is time for it.
     fn start(&mut self, command: &[OsString]) -> Option<Pid> {
-        self.listen(None);
         let stdin = self.stdin.take()?;
         if !matches!(self.countdown.act(now()), Act::Wait(_)) {
             return None;
@@ -153,7 +156,7 @@ impl Guardian {
     fn guard(&mut self, leader: Pid) {
         let mut exited = false;
         loop {
-            self.listen(Some(leader));
+            self.listen(leader);
             let _ = self.signals.pending();
             if let Some(code) = reap::exit_code(leader).filter(|_| !exited) {
                 exited = true;
@@ -176,25 +179,25 @@ impl Guardian {
 
     fn wait(&self, until: Time) {
         let limit = until.saturating_since(now()).min(SLICE);
+        self.alarm.set(until);
         let mut descriptors =
-            vec![PollFd::new(&self.signals, PollFlags::IN), PollFd::new(&self.tenure, PollFlags::IN)];
+            vec![PollFd::new(&self.signals, PollFlags::IN), PollFd::new(&self.alarm, PollFlags::IN)];
         if !self.closed {
+            // Once they are ready they stay so, and there is nothing more to learn from them.
             descriptors.push(PollFd::new(&self.channel, PollFlags::IN));
-        } else if is_ready(&self.tenure) {
-            // It stays ready; there is nothing more to learn from it.
-            descriptors.truncate(1);
+            descriptors.push(PollFd::new(&self.tenure, PollFlags::IN));
         }
         wait_for(&mut descriptors, limit);
     }
 
     /// Hears what `tenure` has said, and whether it is there at all.
-    fn listen(&mut self, leader: Option<Pid>) {
+    fn listen(&mut self, leader: Pid) {
         while !self.closed {
             match self.channel.receive() {
                 Received::Nothing => break,
                 Received::Message(Message::Deadline(deadline), _) => self.countdown.extend(deadline),
                 Received::Message(Message::Signal(signal), _) => {
-                    if let Some((leader, signal)) = leader.zip(Signal::from_named_raw(signal)) {
+                    if let Some(signal) = Signal::from_named_raw(signal) {
                         reap::signal_group(leader, signal);
                     }
                 }

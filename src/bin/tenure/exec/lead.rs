@@ -13,7 +13,7 @@ use signal_hook::consts as signals;
 use tenure::{Clock, Elector, LeaderGuard, SystemClock, Time};
 
 use super::channel::{Channel, Message, Plan, Received};
-use super::signals::{Bell, Signals, is_ready, wait_for};
+use super::signals::{Alarm, Bell, Signals, is_ready, wait_for};
 use super::timing::{Countdown, Leads};
 use super::{guardian, reap, say};
 use crate::failure::{FAILED, Failure};
@@ -135,6 +135,7 @@ struct Guarded {
     /// What the guardian goes by, so far as it has been told.
     countdown: Countdown,
     told: Time,
+    alarm: Alarm,
     /// If nothing is gone by then, the guardian stands still.
     patience: Time,
     leads: Leads,
@@ -150,6 +151,7 @@ impl Guarded {
     fn start(crew: &Crew<'_>, guard: &LeaderGuard) -> Result<Guarded, Failure> {
         let failed = |error: std::io::Error| Failure::new(FAILED, format!("no guardian: {error}"));
         let (channel, theirs) = Channel::pair().map_err(|error| failed(error.into()))?;
+        let alarm = Alarm::new().map_err(|error| failed(error.into()))?;
         let config = crew.elector.config();
         let (fence, holder) = (guard.fence(), crew.elector.identity().as_str());
         let mut command = Command::new("/proc/self/exe");
@@ -198,6 +200,7 @@ impl Guarded {
             process,
             countdown,
             told,
+            alarm,
             patience,
             leads,
             owed: Vec::new(),
@@ -209,7 +212,9 @@ impl Guarded {
     }
 
     fn wait(&self, signals: &Signals, bell: &Bell) {
+        self.alarm.set(self.patience);
         let mut descriptors = [
+            PollFd::new(&self.alarm, PollFlags::IN),
             PollFd::new(signals, PollFlags::IN),
             PollFd::new(&self.channel, PollFlags::IN),
             PollFd::new(&self.process, PollFlags::IN),

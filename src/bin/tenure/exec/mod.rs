@@ -70,6 +70,7 @@ Examples:
 /// Run a command while this host leads; kill it before anybody else can.
 #[derive(Debug, Args)]
 #[command(after_help = MORE)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is run there"))]
 pub(crate) struct Exec {
     #[command(flatten)]
     store: StoreOptions,

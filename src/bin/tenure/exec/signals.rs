@@ -8,9 +8,13 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use signal_hook::consts::SIGCHLD;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
+use tenure::Time;
 
 /// The signals that this process takes instead of being ended by them.
 #[derive(Debug)]
@@ -30,7 +34,7 @@ impl Signals {
         let taken = wanted.iter().copied().filter(|signal| ignored & (1 << (signal - 1)) == 0);
         let (read, write) = UnixStream::pair()?;
         let taken: Vec<i32> = taken.chain([SIGCHLD]).collect();
-        SignalDelivery::with_pipe(read, write, SignalOnly::default(), &taken).map(Signals)
+        SignalDelivery::with_pipe(read, write, SignalOnly, &taken).map(Signals)
     }
 
     /// Those that have come, SIGCHLD apart; never blocks.
@@ -55,6 +59,37 @@ fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// An alarm on the boot clock, as something to wait for.
+///
+/// The time-out of poll(2) would not do alone: it stands still with a machine that sleeps, and goes on from where it was
+/// in a process that was stopped and is continued (it is restarted with what was left of it). This alarm rings at its
+/// instant, and has rung by the time one wakes up after it (timerfd_create(2), CLOCK_BOOTTIME).
+#[derive(Debug)]
+pub(super) struct Alarm(OwnedFd);
+
+impl Alarm {
+    pub(super) fn new() -> Result<Alarm, Errno> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        timerfd_create(TimerfdClockId::Boottime, flags).map(Alarm)
+    }
+
+    /// Silent from now on, until that instant.
+    pub(super) fn set(&self, at: Time) {
+        // Zero would mean never.
+        let nanos = i64::try_from(at.as_nanos()).unwrap_or(i64::MAX).max(1);
+        let it_value = Timespec { tv_sec: nanos / 1_000_000_000, tv_nsec: nanos % 1_000_000_000 };
+        let once = Itimerspec { it_interval: Timespec::default(), it_value };
+        // Where it can't be set the slices of the wait are still there.
+        let _ = timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once);
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Waits until one of them is ready or a signal comes, for `limit` at most. Spurious ends do no harm: everybody looks

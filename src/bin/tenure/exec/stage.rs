@@ -65,7 +65,7 @@ pub(super) fn by_hand() -> ExitCode {
 
 fn cannot_run(command: &OsStr, error: &std::io::Error) -> Failure {
     let code = if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
-    Failure::new(code, format!("cannot run {}: {error}", command.display()))
+    Failure::new(code, format!("cannot run {}: {error}", command.to_string_lossy()))
 }
 
 /// Whether there is such a command at all: a host that lacks it must not win elections only to lose them.

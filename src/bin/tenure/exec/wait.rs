@@ -54,14 +54,14 @@ pub(super) fn wait(
         let mut descriptors = [PollFd::new(&*signals, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
         wait_for(&mut descriptors, LOOK);
         bell.hush();
-        if let Ok(answer) = answer.try_recv() {
-            line.clear();
-            return answer.map(Waited::Leads).map_err(|error| why_not(error, elector, patience));
-        }
         if let Some(signal) = signals.pending().into_iter().find(|signal| is_farewell(*signal)) {
             line.clear();
             give_up(elector, &answer);
             return Ok(Waited::Signal(signal));
+        }
+        if let Ok(answer) = answer.try_recv() {
+            line.clear();
+            return answer.map(Waited::Leads).map_err(|error| why_not(error, elector, patience));
         }
         let status = elector.status();
         if patience.once && status.leader.as_deref().is_some_and(|leader| leader != status.identity.as_str())
