@@ -45,7 +45,8 @@
 //! # Features
 //!
 //! `postgres` (default): the store in a PostgreSQL table, `PostgresStore`. `sqlite`: the store in a file, `SqliteStore`,
-//! for the processes of one host. `testing`: the acceptance suite for authors of stores, and a clock set by hand.
+//! for the processes of one host. `cli`: the command `tenure`. `testing`: the acceptance suite for authors of stores,
+//! and a clock set by hand.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]

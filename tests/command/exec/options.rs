@@ -119,7 +119,7 @@ pub(crate) fn at_least_keeps_the_lease() {
 pub(crate) fn what_cannot_be_used_is_refused_by_name() {
     let place = Place::new();
     let refused: [(&[&str], i32, &str); 8] = [
-        (&["--grace=2s"], 125, "--grace: grace + kill lead = 2s + 200ms"),
+        (&["--grace=2s"], 125, "--grace: grace + kill lead = 2s + 300ms"),
         (&["--wait=0s"], 125, "--wait"),
         (&["--at-least=40days"], 125, "--at-least"),
         (&["--once", "--restart"], 2, "--restart"),

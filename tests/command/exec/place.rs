@@ -13,7 +13,7 @@ use crate::fleet::LIMIT;
 use crate::stillness::promised;
 use crate::worker::{Kind, Life, lives, words};
 
-/// A lease of two seconds, a term of 1.8 s, the kill 200 ms before its end, SIGTERM 360 ms before that.
+/// A lease of two seconds, a term of 1.8 s, the kill 300 ms before its end, SIGTERM 360 ms before that.
 pub(crate) const HASTY: &[&str] = &[
     "--lease-duration=2s",
     "--safety-margin=200ms",

@@ -28,6 +28,9 @@ pub(super) const NAME: &str = "guardian";
 /// System waits stop while the machine is suspended; none is longer than this before the clock is read again.
 const SLICE: Duration = Duration::from_millis(200);
 
+/// Before a release that failed is tried again.
+const AGAIN: Duration = Duration::from_millis(50);
+
 /// What would end or stop it by default, and SIGCONT, which wakes it. It acts by its channel and its clock alone; the
 /// terminal's hang-up and its keys are for `tenure`.
 const UNHEARD: [i32; 16] = [
@@ -228,9 +231,13 @@ impl Guardian {
             wait_for(&mut [PollFd::new(&self.tenure, PollFlags::IN)], SLICE);
         }
         let plan = &self.plan;
-        if let Ok(store) = AnyStore::open(&plan.store) {
-            // Where it fails the lease expires by itself; there is nobody left to tell.
-            let _ = store.release(&plan.election, &plan.holder, plan.fence, plan.operation_timeout);
+        let Ok(store) = AnyStore::open(&plan.store) else { return };
+        // Past the deadline the lease is all but over by itself; and there is nobody left to tell.
+        while now() < plan.deadline {
+            match store.release(&plan.election, &plan.holder, plan.fence, plan.operation_timeout) {
+                Err(error) if error.is_retryable() => self.signals.pause(AGAIN),
+                _ => return,
+            }
         }
     }
 }

@@ -101,7 +101,7 @@ pub(crate) struct Exec {
     #[command(flatten)]
     timings: Timings,
     /// What to run.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND", help_heading = None)]
     command: Vec<OsString>,
 }
 

@@ -53,7 +53,7 @@ impl Exec {
             let watch = ring_at_the_end(&guard, &bell)?;
             let end = lead::lead(&crew, &guard, &mut signals, &mut farewells)?;
             if let (End::Itself(_), Some(at_least), true) = (&end, self.at_least, farewells.is_empty()) {
-                hold(&guard, since + at_least, &mut signals, &bell);
+                wait_until(since + at_least, &mut signals, &bell, || guard.is_leader());
             }
             hand_over(guard);
             // It ends with the term, which has ended.
@@ -61,7 +61,15 @@ impl Exec {
             bell.hush();
             match end {
                 End::Itself(code) => return Ok(ExitCode::from(code)),
-                End::Lost(why) | End::Failed(why) if self.restart && farewells.is_empty() => say(why),
+                End::Lost(why) if self.restart && farewells.is_empty() => say(why),
+                End::Failed(why) if self.restart && farewells.is_empty() => {
+                    say(why);
+                    // What fails will perhaps fail again: not as fast as it can, and others may be quicker.
+                    let until = SystemClock::new().now() + elector.config().retry_period();
+                    if let Some(signal) = wait_until(until, &mut signals, &bell, || true) {
+                        return Ok(code_of_signal(signal));
+                    }
+                }
                 End::Lost(why) => return Err(Failure::new(LOST, why)),
                 End::Failed(why) => return Err(Failure::new(FAILED, why)),
             }
@@ -90,7 +98,8 @@ impl Exec {
     }
 
     fn patience(&self, config: &Config) -> Patience {
-        let limit = if self.once { Some(config.operation_timeout()) } else { self.wait };
+        // Time for a look and an attempt.
+        let limit = if self.once { Some(2 * config.operation_timeout()) } else { self.wait };
         Patience { limit, once: self.once }
     }
 }
@@ -109,17 +118,21 @@ fn ring_at_the_end(guard: &LeaderGuard, bell: &Bell) -> Result<std::thread::Join
     thread.map_err(|error| Failure::new(FAILED, format!("no thread to watch the term with: {error}")))
 }
 
-/// Keeps the lease until then, or until the term is over or somebody asks for the end.
-fn hold(guard: &LeaderGuard, until: Time, signals: &mut Signals, bell: &Bell) {
-    while guard.is_leader() {
+/// Waits until then, for as long as that goes on; the signal that asked for an earlier end.
+fn wait_until(until: Time, signals: &mut Signals, bell: &Bell, goes_on: impl Fn() -> bool) -> Option<i32> {
+    while goes_on() {
         let left = until.saturating_since(SystemClock::new().now());
-        if left.is_zero() || signals.pending().into_iter().any(is_farewell) {
-            return;
+        if left.is_zero() {
+            return None;
+        }
+        if let Some(signal) = signals.pending().into_iter().find(|signal| is_farewell(*signal)) {
+            return Some(signal);
         }
         let mut descriptors = [PollFd::new(&*signals, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
         wait_for(&mut descriptors, left.min(SLICE));
         bell.hush();
     }
+    None
 }
 
 /// Releases the lease, if it is still ours. Nothing of the command is left.
