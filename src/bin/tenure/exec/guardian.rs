@@ -225,7 +225,7 @@ impl Guardian {
         }
         // The descriptors of a dying process are closed a moment before it is dead.
         while !is_ready(&self.tenure) {
-            if now() >= self.plan.deadline {
+            if now() >= self.countdown.deadline() {
                 return;
             }
             wait_for(&mut [PollFd::new(&self.tenure, PollFlags::IN)], SLICE);
@@ -233,7 +233,7 @@ impl Guardian {
         let plan = &self.plan;
         let Ok(store) = AnyStore::open(&plan.store) else { return };
         // Past the deadline the lease is all but over by itself; and there is nobody left to tell.
-        while now() < plan.deadline {
+        while now() < self.countdown.deadline() {
             match store.release(&plan.election, &plan.holder, plan.fence, plan.operation_timeout) {
                 Err(error) if error.is_retryable() => self.signals.pause(AGAIN),
                 _ => return,

@@ -87,6 +87,11 @@ impl Countdown {
         self.deadline = self.deadline.max(deadline);
     }
 
+    /// The latest deadline that is known.
+    pub(super) fn deadline(&self) -> Time {
+        self.deadline
+    }
+
     /// From now on the command is ended.
     pub(super) fn end(&mut self, now: Time) {
         self.ending.get_or_insert(now);
