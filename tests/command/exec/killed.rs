@@ -77,7 +77,8 @@ pub(crate) fn a_killed_tenure_hands_over_twenty_times() {
         "and from there to the next command, which looks every 100 ms: {}",
         shown(hand_overs)
     ));
-    assert!(longest < LEASE, "{longest:?}: that was not a release");
+    // It was renewed 400 ms before the kill at the earliest, and all were dead 360 ms after it at the latest.
+    assert!(longest < LEASE / 2, "{longest:?}: that was no release but the expiry");
 }
 
 /// What it guarded becomes `tenure`'s, which kills it and gives the lease back.
