@@ -6,6 +6,7 @@
 
 mod completions;
 mod doctor;
+mod exec;
 mod failure;
 mod options;
 mod output;
@@ -35,6 +36,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Exec(Box<exec::Exec>),
     /// Print the SQL that creates the table, for a migration tool.
     Schema(schema::Schema),
     /// Create the table, and for SQLite the file, where it is missing.
@@ -52,9 +54,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(ended) = exec::inner() {
+        return ended;
+    }
     let cli = Cli::parse();
     start_logging(cli.verbose);
     let ended = match cli.command {
+        Command::Exec(exec) => exec.run(),
         Command::Schema(schema) => schema.run(),
         Command::Init(init) => init.run(),
         Command::Status(status) => status.run(),

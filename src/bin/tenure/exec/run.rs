@@ -1,0 +1,145 @@
+//! The run from the first option checked to the exit code.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use tenure::{AnyStore, Clock, Config, Elector, LeaderGuard, SystemClock, Time};
+
+use super::lead::{self, Crew, End, is_farewell};
+use super::signals::{Bell, Signals, wait_for};
+use super::timing::Leads;
+use super::wait::{self, Patience, Waited};
+use super::{Exec, say, stage};
+use crate::failure::{FAILED, Failure, LOST};
+
+/// System waits stop while the machine is suspended.
+const SLICE: Duration = Duration::from_millis(200);
+
+impl Exec {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let config = self.config()?;
+        let leads = Leads::of(&config, self.grace)?;
+        self.check_times()?;
+        let store = self.store.open()?;
+        if matches!(store, AnyStore::Memory(_)) {
+            let hint = "use sqlite:/path/of/a/file on one host, postgres://.. on several";
+            return Err(Failure::new(
+                FAILED,
+                "--store: memory is this process's own; nobody competes for it",
+            )
+            .hint(hint));
+        }
+        if let Some(command) = self.command.first() {
+            stage::look_for(command)?;
+        }
+        lead::prepare()?;
+        let failed = |error: std::io::Error| Failure::new(FAILED, format!("tenure cannot start: {error}"));
+        let mut signals = Signals::take(&lead::PASSED_ON).map_err(failed)?;
+        let bell = Bell::new().map_err(|error| failed(error.into()))?;
+        let patience = self.patience(&config);
+        let elector = Elector::start(store.clone(), config)
+            .map_err(|error| Failure::new(FAILED, format!("tenure cannot start: {error}")))?;
+        let crew =
+            Crew { elector: &elector, store: &self.store.store, command: &self.command, leads, bell: &bell };
+        loop {
+            let guard = match wait::wait(&elector, &store, patience, &mut signals, &bell)? {
+                Waited::Leads(guard) => guard,
+                Waited::SomebodyElse => return Ok(ExitCode::SUCCESS),
+                Waited::Signal(signal) => return Ok(code_of_signal(signal)),
+            };
+            let since = SystemClock::new().now();
+            let mut farewells = Vec::new();
+            let watch = ring_at_the_end(&guard, &bell)?;
+            let end = lead::lead(&crew, &guard, &mut signals, &mut farewells)?;
+            if let (End::Itself(_), Some(at_least), true) = (&end, self.at_least, farewells.is_empty()) {
+                wait_until(since + at_least, &mut signals, &bell, || guard.is_leader());
+            }
+            hand_over(guard);
+            // It ends with the term, which has ended.
+            let _ = watch.join();
+            bell.hush();
+            match end {
+                End::Itself(code) => return Ok(ExitCode::from(code)),
+                End::Lost(why) if self.restart && farewells.is_empty() => say(why),
+                End::Failed(why) if self.restart && farewells.is_empty() => {
+                    say(why);
+                    // What fails will perhaps fail again: not as fast as it can, and others may be quicker.
+                    let until = SystemClock::new().now() + elector.config().retry_period();
+                    if let Some(signal) = wait_until(until, &mut signals, &bell, || true) {
+                        return Ok(code_of_signal(signal));
+                    }
+                }
+                End::Lost(why) => return Err(Failure::new(LOST, why)),
+                End::Failed(why) => return Err(Failure::new(FAILED, why)),
+            }
+        }
+    }
+
+    fn config(&self) -> Result<Config, Failure> {
+        let mut builder = self.timings.config(&self.election);
+        if let Some(label) = &self.label {
+            builder = builder.label(label);
+        }
+        if let Some(payload) = &self.payload {
+            builder = builder.payload(payload.as_bytes().to_vec());
+        }
+        Ok(builder.build()?)
+    }
+
+    fn check_times(&self) -> Result<(), Failure> {
+        for (field, time) in [("--wait", self.wait), ("--at-least", self.at_least)] {
+            let fits = |time: &Duration| (Config::MIN_DURATION..=Config::MAX_LEASE_DURATION).contains(time);
+            if !time.as_ref().is_none_or(fits) {
+                return Err(Failure::new(FAILED, format!("{field} must be from 1 ms to 31 days")));
+            }
+        }
+        Ok(())
+    }
+
+    fn patience(&self, config: &Config) -> Patience {
+        // Time for a look and an attempt.
+        let limit = if self.once { Some(2 * config.operation_timeout()) } else { self.wait };
+        Patience { limit, once: self.once }
+    }
+}
+
+fn code_of_signal(signal: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(128 + signal).unwrap_or(FAILED))
+}
+
+/// Rings the bell when the term is over, on a thread that ends with it.
+fn ring_at_the_end(guard: &LeaderGuard, bell: &Bell) -> Result<std::thread::JoinHandle<()>, Failure> {
+    let (lost, bell) = (guard.lost().clone(), bell.clone());
+    let thread = std::thread::Builder::new().name("tenure-lost".to_owned()).spawn(move || {
+        let _ = lost.recv();
+        bell.ring();
+    });
+    thread.map_err(|error| Failure::new(FAILED, format!("no thread to watch the term with: {error}")))
+}
+
+/// Waits until then, for as long as that goes on; the signal that asked for an earlier end.
+fn wait_until(until: Time, signals: &mut Signals, bell: &Bell, goes_on: impl Fn() -> bool) -> Option<i32> {
+    while goes_on() {
+        let left = until.saturating_since(SystemClock::new().now());
+        if left.is_zero() {
+            return None;
+        }
+        if let Some(signal) = signals.pending().into_iter().find(|signal| is_farewell(*signal)) {
+            return Some(signal);
+        }
+        let mut descriptors = [PollFd::new(&*signals, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+        wait_for(&mut descriptors, left.min(SLICE));
+        bell.hush();
+    }
+    None
+}
+
+/// Releases the lease, if it is still ours. Nothing of the command is left.
+fn hand_over(guard: LeaderGuard) {
+    if guard.is_leader() {
+        if let Err(error) = guard.resign() {
+            log::warn!("the lease may not have been released; it expires by itself: {error}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Signals as something that can be waited for together with sockets, and a bell for the threads of this process.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use signal_hook::consts::SIGCHLD;
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+use tenure::Time;
+
+/// The signals that this process takes instead of being ended by them.
+#[derive(Debug)]
+pub(super) struct Signals(SignalDelivery<UnixStream, SignalOnly>);
+
+impl Signals {
+    /// From now on these are taken, and SIGCHLD is.
+    ///
+    /// A signal that was ignored when this program was started (SIGHUP under `nohup`) stays so: the command inherits
+    /// that, while of signals with a handler it gets the default back (execve(2)). SIGCHLD is taken in any case: where
+    /// it is ignored, children that end can't be waited for (waitpid(2)).
+    ///
+    /// # Errors
+    /// No more descriptors.
+    pub(super) fn take(wanted: &[i32]) -> io::Result<Signals> {
+        let ignored = ignored();
+        let taken = wanted.iter().copied().filter(|signal| ignored & (1 << (signal - 1)) == 0);
+        let (read, write) = UnixStream::pair()?;
+        let taken: Vec<i32> = taken.chain([SIGCHLD]).collect();
+        SignalDelivery::with_pipe(read, write, SignalOnly, &taken).map(Signals)
+    }
+
+    /// Those that have come, SIGCHLD apart; never blocks.
+    pub(super) fn pending(&mut self) -> Vec<i32> {
+        self.0.pending().filter(|signal| *signal != SIGCHLD).collect()
+    }
+
+    /// Waits until a signal comes, a child's end included, for `limit` at most.
+    pub(super) fn pause(&self, limit: Duration) {
+        wait_for(&mut [PollFd::new(self, PollFlags::IN)], limit);
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.get_read().as_fd()
+    }
+}
+
+/// The set of signals that are ignored, one bit each.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// An alarm on the boot clock, as something to wait for.
+///
+/// The time-out of poll(2) would not do alone: it stands still with a machine that sleeps, and goes on from where it was
+/// in a process that was stopped and is continued (it is restarted with what was left of it). This alarm rings at its
+/// instant, and has rung by the time one wakes up after it (timerfd_create(2), CLOCK_BOOTTIME).
+#[derive(Debug)]
+pub(super) struct Alarm(OwnedFd);
+
+impl Alarm {
+    pub(super) fn new() -> Result<Alarm, Errno> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        timerfd_create(TimerfdClockId::Boottime, flags).map(Alarm)
+    }
+
+    /// Silent from now on, until that instant.
+    pub(super) fn set(&self, at: Time) {
+        // Zero would mean never.
+        let nanos = i64::try_from(at.as_nanos()).unwrap_or(i64::MAX).max(1);
+        let it_value = Timespec { tv_sec: nanos / 1_000_000_000, tv_nsec: nanos % 1_000_000_000 };
+        let once = Itimerspec { it_interval: Timespec::default(), it_value };
+        // Where it can't be set the slices of the wait are still there.
+        let _ = timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once);
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Waits until one of them is ready or a signal comes, for `limit` at most. Spurious ends do no harm: everybody looks
+/// for himself.
+pub(super) fn wait_for(descriptors: &mut [PollFd<'_>], limit: Duration) {
+    let limit = Timespec::try_from(limit).unwrap_or_default();
+    if let Err(error) = poll(descriptors, Some(&limit)) {
+        // Without it one would spin; the caller's clock goes on deciding.
+        if error != Errno::INTR {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Whether a descriptor is ready at this moment: a pidfd is, once its process is dead (pidfd_open(2)).
+pub(super) fn is_ready(descriptor: impl AsFd) -> bool {
+    let mut descriptors = [PollFd::new(&descriptor, PollFlags::IN)];
+    poll(&mut descriptors, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// Wakes a thread that waits for descriptors.
+#[derive(Clone, Debug)]
+pub(super) struct Bell(Arc<OwnedFd>);
+
+impl Bell {
+    pub(super) fn new() -> Result<Bell, Errno> {
+        let descriptor = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Bell(Arc::new(descriptor)))
+    }
+
+    /// Never blocks: a bell that has been rung 2^64 times rings already.
+    pub(super) fn ring(&self) {
+        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// It is silent until it is rung again.
+    pub(super) fn hush(&self) {
+        let _ = rustix::io::read(&*self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,218 @@
+//! Waiting for leadership: signals, a time limit, and a line that says what is waited for.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, bounded};
+use rustix::event::{PollFd, PollFlags};
+use tenure::{AnyStore, CampaignError, Elector, LeaderGuard, Status, Store, StoreError};
+
+use super::lead::is_farewell;
+use super::signals::{Bell, Signals, wait_for};
+use crate::failure::{FAILED, Failure, NOT_IN_TIME};
+
+/// How often the line is written anew, and looked whether somebody else leads.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long to wait, and for what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// The longest wait.
+    pub(super) limit: Option<Duration>,
+    /// Not at all where somebody else leads.
+    pub(super) once: bool,
+}
+
+/// What has come of it.
+#[derive(Debug)]
+pub(super) enum Waited {
+    Leads(LeaderGuard),
+    /// Somebody else leads, and there was to be no waiting.
+    SomebodyElse,
+    /// This signal asked for the end.
+    Signal(i32),
+}
+
+/// Campaigns until this participant leads, or must not wait longer.
+///
+/// # Errors
+/// The time is over, or the store refuses.
+pub(super) fn wait(
+    elector: &Elector,
+    store: &AnyStore,
+    patience: Patience,
+    signals: &mut Signals,
+    bell: &Bell,
+) -> Result<Waited, Failure> {
+    let mut line = Line::new(elector.config().name());
+    if !line.on_terminal {
+        log::info!("{}: waiting to lead, as {}", elector.config().name(), elector.identity());
+    }
+    let answer = campaign(elector, store, patience.limit, bell)?;
+    loop {
+        let mut descriptors = [PollFd::new(&*signals, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+        wait_for(&mut descriptors, LOOK);
+        bell.hush();
+        if let Some(signal) = signals.pending().into_iter().find(|signal| is_farewell(*signal)) {
+            line.clear();
+            give_up(elector, &answer);
+            return Ok(Waited::Signal(signal));
+        }
+        if let Ok(answer) = answer.try_recv() {
+            line.clear();
+            return answer.map(Waited::Leads).map_err(|error| why_not(error, elector, patience));
+        }
+        let status = elector.status();
+        if patience.once && status.leader.as_deref().is_some_and(|leader| leader != status.identity.as_str())
+        {
+            line.clear();
+            give_up(elector, &answer);
+            return Ok(Waited::SomebodyElse);
+        }
+        line.show(&status);
+    }
+}
+
+type Answer = Result<LeaderGuard, CampaignError>;
+
+/// Campaigns on a thread of its own, which rings the bell when it has an answer.
+fn campaign(
+    elector: &Elector,
+    store: &AnyStore,
+    limit: Option<Duration>,
+    bell: &Bell,
+) -> Result<Receiver<Answer>, Failure> {
+    let (sender, answer) = bounded(1);
+    let (elector, store, bell) = (elector.clone(), store.clone(), bell.clone());
+    let until = limit.map(|limit| Instant::now() + limit);
+    let left = move || until.map(|until| until.saturating_duration_since(Instant::now()));
+    let body = move || {
+        let config = elector.config();
+        let time = left().unwrap_or(Duration::MAX).min(config.operation_timeout());
+        let prepared = create_what_is_missing(&store, config.name(), time);
+        let answer = prepared.map_err(CampaignError::Store).and_then(|()| match left() {
+            None => elector.wait_for_leadership(),
+            Some(left) => elector.wait_for_leadership_timeout(left),
+        });
+        let _ = sender.send(answer);
+        bell.ring();
+    };
+    let thread = std::thread::Builder::new().name("tenure-campaign".to_owned()).spawn(body);
+    thread.map_err(|error| Failure::new(FAILED, format!("no thread to campaign on: {error}")))?;
+    Ok(answer)
+}
+
+/// Where the store cannot be used as it is, the table may just be missing. It is not looked for otherwise: a role that
+/// may not look into the catalog can campaign all the same. What may pass by itself is left to the campaign.
+fn create_what_is_missing(store: &AnyStore, election: &str, time: Duration) -> Result<(), StoreError> {
+    match store.observe(election, time) {
+        Err(error) if error.is_fatal() => store.ensure_schema(),
+        _ => Ok(()),
+    }
+}
+
+/// Stops campaigning. A term that was won at the same moment is given back.
+fn give_up(elector: &Elector, answer: &Receiver<Answer>) {
+    elector.stop();
+    drop(answer.recv_timeout(elector.config().operation_timeout()));
+}
+
+fn why_not(error: CampaignError, elector: &Elector, patience: Patience) -> Failure {
+    let name = elector.config().name();
+    match error {
+        CampaignError::Store(error) => error.into(),
+        CampaignError::TimedOut => {
+            let unanswered = elector.status().last_error;
+            let stood_in_the_way = |error: StoreError| format!(": {error}");
+            let why = unanswered.map_or_else(String::new, stood_in_the_way);
+            match patience.once {
+                true => Failure::new(FAILED, format!("{name}: it was not found out in time who leads{why}")),
+                false => Failure::new(NOT_IN_TIME, format!("{name}: not elected within --wait{why}")),
+            }
+        }
+        error => Failure::new(FAILED, format!("{name}: {error}")),
+    }
+}
+
+/// The line on a terminal that says what is waited for, written over itself. Nothing elsewhere.
+struct Line<'a> {
+    election: &'a str,
+    on_terminal: bool,
+    shown: String,
+}
+
+impl Line<'_> {
+    fn new(election: &str) -> Line<'_> {
+        Line { election, on_terminal: std::io::stderr().is_terminal(), shown: String::new() }
+    }
+
+    fn show(&mut self, status: &Status) {
+        if !self.on_terminal {
+            return;
+        }
+        let leader = status.leader.as_deref().zip(status.leader_fence.map(|fence| fence.get()));
+        let error = status.last_error.as_ref().map(ToString::to_string);
+        let text = text(self.election, leader, status.observed_age, error.as_deref());
+        let size = rustix::termios::tcgetwinsize(std::io::stderr());
+        let width = size.map_or(80, |size| usize::from(size.ws_col)).max(2) - 1;
+        let line = fitted(&text, width);
+        if line != self.shown {
+            self.write(&format!("\r{line}\x1b[K"));
+            self.shown = line;
+        }
+    }
+
+    fn clear(&mut self) {
+        if !std::mem::take(&mut self.shown).is_empty() {
+            self.write("\r\x1b[K");
+        }
+    }
+
+    fn write(&self, text: &str) {
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+}
+
+fn text(election: &str, leader: Option<(&str, i64)>, age: Option<Duration>, error: Option<&str>) -> String {
+    let mut text = format!("tenure: waiting to lead {election}");
+    let _ = match (leader, age) {
+        (Some((leader, fence)), Some(age)) => {
+            write!(text, "; {leader} leads, fence {fence}, seen {:.1} s ago", age.as_secs_f64())
+        }
+        (None, Some(_)) => write!(text, "; nobody leads yet"),
+        (_, None) => write!(text, "; no answer yet"),
+    };
+    if let Some(error) = error {
+        let _ = write!(text, "; {error}");
+    }
+    text
+}
+
+/// On one line of so many columns; what a name or a server's message could do to a terminal is taken out.
+fn fitted(text: &str, width: usize) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(width).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_who_leads_and_what_fails() {
+        let second = Some(Duration::from_millis(1_250));
+        assert_eq!(text("e", None, None, None), "tenure: waiting to lead e; no answer yet");
+        assert_eq!(text("e", None, second, None), "tenure: waiting to lead e; nobody leads yet");
+        assert_eq!(
+            text("e", Some(("web-1", 7)), second, Some("refused")),
+            "tenure: waiting to lead e; web-1 leads, fence 7, seen 1.2 s ago; refused"
+        );
+    }
+
+    #[test]
+    fn the_line_keeps_to_the_terminal() {
+        assert_eq!(fitted("a\nb\x1b[2Jc", 80), "a b [2Jc");
+        assert_eq!(fitted("äöü", 2), "äö");
+        assert_eq!(fitted("", 2), "");
+    }
+}
