@@ -179,6 +179,18 @@ pub(crate) fn both_stopped_and_continued_kill_first() {
     }
 }
 
+/// The guardian stands still and nobody is there to do its work: the kernel wakes it up.
+pub(crate) fn a_stopped_guardian_whose_tenure_is_killed_does_its_work() {
+    let place = Place::new();
+    let (mut tenure, guardian, _) = at_work(&place, true);
+    stop_process(guardian);
+    tenure.kill();
+    await_until(LIMIT, "the guardian has done its work", || !is_running(guardian));
+    promised!(survivors(&place.stamps()).is_empty(), "some are left");
+    place.judge();
+    assert!(place.lease().is_released());
+}
+
 /// A control: the same stop, the same command, and nobody who guards it.
 pub(crate) fn the_judge_sees_a_command_that_nobody_guards() {
     let place = Place::new();

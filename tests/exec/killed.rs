@@ -1,39 +1,45 @@
 //! Killed processes: the next leader starts soon, and never before the last of the old one.
 
+use std::process::Command;
 use std::time::Duration;
 
 use tenure::{AnyStore, Time};
-use tenure_testground::{Mode, Postgres, Proxy, await_until, is_running, kill_process};
+use tenure_testground::{Mode, Postgres, Proxy, await_until, is_running, kill_process, threads};
 
 use crate::figures::figure;
 use crate::fleet::LIMIT;
-use crate::place::{LEASE, Place, await_child, ms, now, run, start};
+use crate::place::{LEASE, Place, await_child, children, ms, now, run, start};
 use crate::stillness::promised;
 use crate::worker::{Kind, survivors};
 
-/// Two commands on one file; the one that leads is killed; the other one takes over, and nothing of the first is left.
+/// What the README has a newcomer type on two terminals, word for word but for the program's and the file's place: the
+/// one that leads is killed, the other one takes over, and nothing of the first is left.
 pub(crate) fn the_first_demonstration_of_the_readme() {
     let place = Place::new();
-    let script = "echo leads, fence $TENURE_FENCE, $$; exec sleep 60";
-    let command = |label: &str| {
-        let mut command = crate::place::tenure();
-        command.args(["exec", "--store", &place.store, "--election", "worker", "--label", label]);
-        command.args(["--", "sh", "-c", script]);
-        start(command, &place.path(label))
+    let readme = include_str!("../../README.md");
+    let line = readme.lines().find(|line| line.starts_with("cargo run --features cli -- exec ")).unwrap();
+    let own =
+        line.replace("cargo run --features cli --", &format!("exec '{}'", env!("CARGO_BIN_EXE_tenure")));
+    let own = own.replace("sqlite:/tmp/lease.db", &place.store);
+    assert!(own.contains(&place.store), "{own}");
+    let terminal = |name: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &own]);
+        start(command, &place.path(name))
     };
-    let mut first = command("first");
-    let line = first.line(LIMIT).unwrap();
-    assert!(line.starts_with("leads, fence 1, "), "{line}");
-    let sleeper: u32 = line.rsplit(' ').next().unwrap().parse().unwrap();
-    let mut second = command("second");
-    std::thread::sleep(ms(300));
+    let mut first = terminal("first");
+    assert_eq!(first.line(LIMIT).unwrap(), "leads, fence 1");
+    let guardian = await_child(first.pid(), "guardian");
+    let work = children(guardian)[0];
+    let mut second = terminal("second");
+    let second_pid = second.pid();
+    await_until(LIMIT, "the second one waits", || threads(second_pid) > 1);
     assert_eq!(second.try_line(), None);
     first.kill();
     let killed = now();
     // The lease of 15 s has hardly begun: this is not its expiry.
-    let line = second.line(ms(10_000)).unwrap();
-    assert!(line.starts_with("leads, fence 2, "), "{line}");
-    promised!(!is_running(sleeper), "two at once");
+    assert_eq!(second.line(ms(10_000)).unwrap(), "leads, fence 2");
+    promised!(!is_running(work), "two at once");
     figure(format_args!(
         "defaults, tenure killed: the next command runs {:.1?} later",
         now().saturating_since(killed)
@@ -81,6 +87,28 @@ pub(crate) fn a_killed_tenure_hands_over_twenty_times() {
     assert!(longest < LEASE / 2, "{longest:?}: that was no release but the expiry");
 }
 
+/// The guardian gives back the lease that `tenure` had, and not one of that name elsewhere.
+pub(crate) fn a_lease_in_another_table_is_handed_over_too() {
+    let database = Postgres::shared().database();
+    database.client().batch_execute("CREATE SCHEMA \"my.ops\"").unwrap();
+    let directory = Place::new();
+    let file = (directory.store.clone(), "elections");
+    for (store, table) in [(database.dsn(), "\"my.ops\".elections"), file] {
+        let place = Place::on(store, "e".to_owned());
+        let mut tenure = start(place.work(&["--table", table], Kind::Tree, false), &place.path("errors"));
+        place.await_life(1, 3);
+        let guardian = await_child(tenure.pid(), "guardian");
+        let killed = now();
+        tenure.kill();
+        await_until(LIMIT, "the guardian has done its work", || !is_running(guardian));
+        place.judge();
+        let next = start(place.work(&["--table", table], Kind::Tree, false), &place.path("errors"));
+        let life = place.await_life(2, 3);
+        assert!(life.first.saturating_since(killed) < LEASE, "that was the expiry");
+        next.terminate();
+    }
+}
+
 /// What it guarded becomes `tenure`'s, which kills it and gives the lease back.
 pub(crate) fn a_killed_guardian_takes_the_command_with_it() {
     for deaf in [false, true] {
@@ -108,8 +136,7 @@ pub(crate) fn a_guardian_heeds_no_signal_that_can_be_caught() {
     for name in
         "HUP INT QUIT TERM USR1 USR2 ALRM VTALRM PROF TSTP TTIN TTOU CONT PIPE IO XCPU XFSZ WINCH".split(' ')
     {
-        let killed =
-            std::process::Command::new("kill").args([&format!("-{name}"), &guardian]).status().unwrap();
+        let killed = Command::new("kill").args([&format!("-{name}"), &guardian]).status().unwrap();
         assert!(killed.success(), "{name}");
     }
     let later = now() + LEASE;
@@ -129,7 +156,7 @@ pub(crate) fn the_command_dies_with_its_guardian_though_nobody_kills_it() {
     place.await_life(1, 3);
     let guardian = await_child(tenure.pid(), "guardian");
     // The oldest of its children; the other one is an orphan.
-    let first = crate::place::children(guardian)[0];
+    let first = children(guardian)[0];
     tenure.stop();
     kill_process(guardian);
     await_until(LIMIT, "the command is dead", || !is_running(first));

@@ -1,5 +1,6 @@
 //! Options that several commands share.
 
+use std::fmt;
 use std::time::Duration;
 
 use clap::Args;
@@ -8,7 +9,7 @@ use tenure::{AnyStore, Config, ConfigBuilder, PostgresStore, SqliteStore, StoreE
 use crate::failure::{FAILED, Failure};
 
 /// Where the lease is.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub(crate) struct StoreOptions {
     /// The store: postgres://user@host/database, or sqlite:/path/of/a/file.
     ///
@@ -21,6 +22,17 @@ pub(crate) struct StoreOptions {
 }
 
 impl StoreOptions {
+    /// As another process of this program was given them; `table` as [`table`](StoreOptions::table) shows it.
+    pub(crate) fn handed_on(store: String, table: Option<&str>) -> Option<StoreOptions> {
+        let table = table.map(table_name).transpose().ok()?;
+        Some(StoreOptions { store, table })
+    }
+
+    /// The table as it was named, if it was.
+    pub(crate) fn table(&self) -> Option<String> {
+        self.table.as_ref().map(ToString::to_string)
+    }
+
     /// Connects to nothing and opens no file.
     pub(crate) fn open(&self) -> Result<AnyStore, Failure> {
         let store = AnyStore::open(&self.store)?;
@@ -54,6 +66,15 @@ impl StoreOptions {
 pub(crate) struct TableName {
     schema: Option<String>,
     name: String,
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in self.schema.iter() {
+            write!(f, "\"{}\".", part.replace('"', "\"\""))?;
+        }
+        write!(f, "\"{}\"", self.name.replace('"', "\"\""))
+    }
 }
 
 /// As in SQL: a dot between the two, and double quotes around whatever has a dot or a quote in it. Capitals are kept
@@ -116,7 +137,7 @@ pub(crate) struct Timings {
     /// How often a leader renews it.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) renew_interval: Option<Duration>,
-    /// How often a candidate looks.
+    /// How often a candidate looks: the wait after a hand-over.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) retry_period: Option<Duration>,
     /// The bound of one call to the database.
@@ -157,6 +178,10 @@ mod tests {
         assert_eq!(parsed("leases"), of(None, "leases"));
         assert_eq!(parsed("ops.Leases"), of(Some("ops"), "Leases"));
         assert_eq!(parsed(r#""my.ops"."the ""table""""#), of(Some("my.ops"), r#"the "table""#));
+        for named in ["leases", "ops.Leases", r#""my.ops"."the ""table""""#, r#""."."x""#] {
+            let table = table_name(named).unwrap();
+            assert_eq!(table_name(&table.to_string()), Ok(table), "{named}");
+        }
         for wrong in ["", ".x", "x.", "a.b.c", "\"a", "\"\""] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tenure::{Fence, Time};
 
 use super::timing::Leads;
+use crate::options::StoreOptions;
 
 /// Room for the longest name and any sensible URL.
 const LARGEST: usize = 64 * 1024;
@@ -30,7 +31,7 @@ pub(super) struct Plan {
     pub(super) holder: String,
     pub(super) fence: Fence,
     /// May hold a password: never on a command line, never in the command's environment.
-    pub(super) store: String,
+    pub(super) store: StoreOptions,
     pub(super) operation_timeout: Duration,
     pub(super) leads: Leads,
     pub(super) deadline: Time,
@@ -72,7 +73,8 @@ impl Message {
                 "election": plan.election,
                 "holder": plan.holder,
                 "fence": plan.fence.get(),
-                "store": plan.store,
+                "store": plan.store.store,
+                "table": plan.store.table(),
                 "operation_timeout": nanos(plan.operation_timeout),
                 "grace": nanos(plan.leads.grace),
                 "kill": nanos(plan.leads.kill),
@@ -97,7 +99,7 @@ impl Message {
                 election: text("election")?,
                 holder: text("holder")?,
                 fence: Fence::try_from(plan.get("fence")?.as_i64()?).ok()?,
-                store: text("store")?,
+                store: StoreOptions::handed_on(text("store")?, plan.get("table")?.as_str())?,
                 operation_timeout: duration("operation_timeout")?,
                 leads: Leads { grace: duration("grace")?, kill: duration("kill")? },
                 deadline: Time::from_nanos(number("deadline")?),
@@ -206,7 +208,8 @@ mod tests {
             election: "é \"quoted\"".to_owned(),
             holder: "host-1-abc".to_owned(),
             fence: Fence::try_from(i64::MAX - 1).unwrap(),
-            store: "postgres://app:p@db/app".to_owned(),
+            store: StoreOptions::handed_on("postgres://app:p@db/app".to_owned(), Some("ops.\"a.b\""))
+                .unwrap(),
             operation_timeout: Duration::from_secs(3),
             leads: Leads { grace: Duration::from_millis(1), kill: Duration::from_nanos(7) },
             deadline: Time::from_nanos(u64::MAX - 1),

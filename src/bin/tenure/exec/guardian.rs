@@ -12,9 +12,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, Signal, setsid};
+use rustix::process::{Pid, Signal, set_parent_process_death_signal, setsid};
 use signal_hook::consts as signals;
-use tenure::{AnyStore, Clock, Store, SystemClock, Time};
+use tenure::{Clock, Store, SystemClock, Time};
 
 use super::channel::{Channel, Message, Plan, Received};
 use super::reap;
@@ -96,6 +96,10 @@ impl Guardian {
         let alarm = Alarm::new()?;
         setsid()?;
         reap::become_subreaper()?;
+        // Were this process stopped when `tenure` is killed, nobody would be there to continue or kill it. So the kernel
+        // continues it then (prctl(2), PR_SET_PDEATHSIG). The thread that has started it is the first one of `tenure`, and
+        // lives as long as that. A death before this line shows on the descriptor that comes with the plan, or by no plan.
+        set_parent_process_death_signal(Some(Signal::CONT))?;
         loop {
             wait_for(&mut [PollFd::new(&channel, PollFlags::IN)], SLICE);
             match channel.receive() {
@@ -231,7 +235,7 @@ impl Guardian {
             wait_for(&mut [PollFd::new(&self.tenure, PollFlags::IN)], SLICE);
         }
         let plan = &self.plan;
-        let Ok(store) = AnyStore::open(&plan.store) else { return };
+        let Ok(store) = plan.store.open() else { return };
         // Past the deadline the lease is all but over by itself; and there is nobody left to tell.
         while now() < self.countdown.deadline() {
             match store.release(&plan.election, &plan.holder, plan.fence, plan.operation_timeout) {

@@ -17,6 +17,7 @@ use super::signals::{Alarm, Bell, Signals, is_ready, wait_for};
 use super::timing::{Countdown, Leads};
 use super::{guardian, reap, say};
 use crate::failure::{FAILED, Failure};
+use crate::options::StoreOptions;
 
 /// System waits stop while the machine is suspended, and a renewal makes no sound.
 const SLICE: Duration = Duration::from_millis(200);
@@ -57,7 +58,7 @@ pub(super) enum End {
 pub(super) struct Crew<'a> {
     pub(super) elector: &'a Elector,
     /// May hold a password.
-    pub(super) store: &'a str,
+    pub(super) store: &'a StoreOptions,
     pub(super) command: &'a [OsString],
     pub(super) leads: Leads,
     pub(super) bell: &'a Bell,
@@ -174,7 +175,7 @@ impl Guarded {
             election: config.name().to_owned(),
             holder: holder.to_owned(),
             fence,
-            store: crew.store.to_owned(),
+            store: crew.store.clone(),
             operation_timeout: config.operation_timeout(),
             leads: crew.leads,
             deadline: told,

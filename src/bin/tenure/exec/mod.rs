@@ -52,7 +52,8 @@ TENURE_ELECTION and TENURE_HOLDER in its environment, and TENURE_STORE removed
 from it. SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and
 SIGCONT are passed on to its process group; the lease is kept until it ends.
 
-The table, and for SQLite the file, is created where it is missing.
+The table, and for SQLite the file, is created where it is missing. Looks are
+500 ms apart if --retry-period does not say otherwise, and 100 ms for SQLite.
 
 Exit codes: the command's own, or 128 and the number of the signal that ended
 it or the wait; 123 the leadership was lost; 124 not elected within --wait;

@@ -18,10 +18,11 @@ const SLICE: Duration = Duration::from_millis(200);
 
 impl Exec {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let config = self.config()?;
+        // Nothing is connected to yet, and no file is opened.
+        let store = self.store.open()?;
+        let config = self.config(&store)?;
         let leads = Leads::of(&config, self.grace)?;
         self.check_times()?;
-        let store = self.store.open()?;
         if matches!(store, AnyStore::Memory(_)) {
             let hint = "use sqlite:/path/of/a/file on one host, postgres://.. on several";
             return Err(Failure::new(
@@ -40,8 +41,7 @@ impl Exec {
         let patience = self.patience(&config);
         let elector = Elector::start(store.clone(), config)
             .map_err(|error| Failure::new(FAILED, format!("tenure cannot start: {error}")))?;
-        let crew =
-            Crew { elector: &elector, store: &self.store.store, command: &self.command, leads, bell: &bell };
+        let crew = Crew { elector: &elector, store: &self.store, command: &self.command, leads, bell: &bell };
         loop {
             let guard = match wait::wait(&elector, &store, patience, &mut signals, &bell)? {
                 Waited::Leads(guard) => guard,
@@ -76,8 +76,11 @@ impl Exec {
         }
     }
 
-    fn config(&self) -> Result<Config, Failure> {
+    fn config(&self, store: &AnyStore) -> Result<Config, Failure> {
         let mut builder = self.timings.config(&self.election);
+        if self.timings.retry_period.is_none() {
+            builder = builder.retry_period(retry_period(store));
+        }
         if let Some(label) = &self.label {
             builder = builder.label(label);
         }
@@ -101,6 +104,15 @@ impl Exec {
         // Time for a look and an attempt.
         let limit = if self.once { Some(2 * config.operation_timeout()) } else { self.wait };
         Patience { limit, once: self.once }
+    }
+}
+
+/// How often to look where nobody says so. A killed `tenure` has its lease given back at once, so that this is what the next
+/// one takes to notice; a look at a file costs next to nothing, and one at a server little.
+fn retry_period(store: &AnyStore) -> Duration {
+    match store {
+        AnyStore::Sqlite(_) => Duration::from_millis(100),
+        _ => Duration::from_millis(500),
     }
 }
 
