@@ -86,6 +86,30 @@ fn refusal(database: &Database<'_>, ddl: &str) -> String {
     error.to_string()
 }
 
+/// Whoever made it, whenever it became so: nobody leads by what a crash empties.
+#[test]
+fn rule_16_nobody_is_elected_on_an_unlogged_table() {
+    let database = Postgres::shared().database();
+    let ddl = store(&database).schema();
+    let refused = || {
+        let store = PostgresStore::connect(&database.dsn()).unwrap();
+        let elector = Elector::start(store, Config::builder("e").build().unwrap()).unwrap();
+        let Err(CampaignError::Store(error)) = elector.wait_for_leadership_timeout(OP) else {
+            panic!("elected")
+        };
+        assert!(error.is_fatal() && error.to_string().contains("UNLOGGED"), "{error}");
+    };
+    database.execute("DROP TABLE leader_election");
+    database.execute(&ddl.replace("CREATE TABLE", "CREATE UNLOGGED TABLE"));
+    refused();
+    database.execute("ALTER TABLE leader_election SET LOGGED");
+    let store = PostgresStore::connect(&database.dsn()).unwrap();
+    let elector = Elector::start(store, Config::builder("e").build().unwrap()).unwrap();
+    elector.wait_for_leadership_timeout(OP).unwrap().resign().unwrap();
+    database.execute("ALTER TABLE leader_election SET UNLOGGED");
+    refused();
+}
+
 #[test]
 fn rule_16_a_table_of_the_wrong_shape_is_refused_by_name() {
     let database = Postgres::shared().database();

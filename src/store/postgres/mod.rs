@@ -325,11 +325,12 @@ impl Store for PostgresStore {
     }
 
     fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError> {
-        let call = Call::new(Kind::Observe, vec![Parameter::text(name)]);
         let name = name.to_owned();
         self.0.call(timeout, move |engine, until| {
-            let rows = engine.rows(&call, until)?;
+            let parameters = vec![Parameter::text(&name), Parameter::text(&engine.table().to_string())];
+            let rows = engine.rows(&Call::new(Kind::Observe, parameters), until)?;
             match rows.first() {
+                Some(row) if row::is_unlogged(row)? => Err(schema::unlogged(engine.table())),
                 Some(row) => row::observation(row, &name),
                 None => Err(StoreError::retryable("the database answered an observation with nothing")),
             }

@@ -91,6 +91,11 @@ pub(super) fn is_standby(row: &Row) -> bool {
     row.try_get(9).unwrap_or(true)
 }
 
+/// Whether an observation was made in a table that a crash empties.
+pub(super) fn is_unlogged(row: &Row) -> Result<bool, StoreError> {
+    get::<Option<bool>>(row, 10).map(Option::unwrap_or_default)
+}
+
 /// What an observation's row says.
 pub(super) fn observation(row: &Row, name: &str) -> Result<Observation, StoreError> {
     match get::<Option<String>>(row, 0)? {

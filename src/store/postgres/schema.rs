@@ -33,6 +33,9 @@ SELECT class.relkind::pg_catalog.text, class.relpersistence::pg_catalog.text,
     ON collation_.oid OPERATOR(pg_catalog.=) attribute.attcollation
  WHERE namespace.nspname OPERATOR(pg_catalog.=) $1 AND class.relname OPERATOR(pg_catalog.=) $2";
 
+/// What is wrong with a table that a crash empties.
+const UNLOGGED: &str = "it is UNLOGGED, so that a crash empties it and fences repeat";
+
 /// Name, type, and whether it must be `NOT NULL` (or must not).
 const COLUMNS: [(&str, &str, bool); 7] = [
     ("name", "text", true),
@@ -68,11 +71,17 @@ fn is_there(engine: &Engine, until: Instant) -> Result<bool, StoreError> {
     match look(engine, until)? {
         Found::Nothing => Ok(false),
         Found::Fit => Ok(true),
-        Found::Unfit(complaint) => {
-            let table = engine.table();
-            Err(StoreError::fatal(format!("the table {table} can't carry elections: {complaint}")))
-        }
+        Found::Unfit(complaint) => Err(unfit(engine.table(), &complaint)),
     }
+}
+
+fn unfit(table: &Table, complaint: &str) -> StoreError {
+    StoreError::fatal(format!("the table {table} can't carry elections: {complaint}"))
+}
+
+/// The table turned out to be one that a crash empties.
+pub(super) fn unlogged(table: &Table) -> StoreError {
+    unfit(table, UNLOGGED)
 }
 
 /// What is there under the table's name.
@@ -169,7 +178,7 @@ fn complaint(columns: &[Column]) -> Option<String> {
     }
     match table.persistence.as_str() {
         "p" => {}
-        "u" => return Some("it is UNLOGGED, so that a crash empties it and fences repeat".to_owned()),
+        "u" => return Some(UNLOGGED.to_owned()),
         _ => return Some("it is temporary".to_owned()),
     }
     for (name, ty, not_null) in COLUMNS {

@@ -207,11 +207,16 @@ UPDATE {table} AS lease
     )
 }
 
-/// $1 name. Always one row: without a lease all of its columns are null.
+/// $1 name, $2 the table as SQL. Always one row: without a lease all of its columns are null.
+///
+/// Nobody leads without having looked, so this is where it shows that the table is one that a crash empties, also where
+/// nobody has called `ensure_schema`, and where somebody changed it since (rule 16).
 fn observe(table: &Table, timeline: &str) -> String {
     format!(
         "SELECT lease.holder, lease.fence, lease.acquired_at, lease.renewed_at, lease.expires_at,
-       lease.payload, lease.xmin::pg_catalog.text::bigint, moment.now, moment.timeline, moment.standby
+       lease.payload, lease.xmin::pg_catalog.text::bigint, moment.now, moment.timeline, moment.standby,
+       (SELECT class.relpersistence::pg_catalog.text {EQ} 'u' FROM pg_catalog.pg_class AS class
+         WHERE class.oid {EQ} pg_catalog.to_regclass($2)::pg_catalog.oid)
   FROM (SELECT pg_catalog.clock_timestamp() AS now, {timeline} AS timeline,
                pg_catalog.pg_is_in_recovery() AS standby) AS moment
   LEFT JOIN {table} AS lease ON lease.name {EQ} $1"
