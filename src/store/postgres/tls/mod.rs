@@ -128,15 +128,18 @@ impl Parameters {
             let met = *option == MIN_VERSION && MET.iter().any(|version| value == *version);
             (!met).then_some((*option, origin))
         };
+        let mode = given(MODE).or_else(by_requires);
+        let disabled = mode.as_ref().is_some_and(|given| given.value == "disable");
         Parameters {
-            mode: given(MODE).or_else(by_requires),
+            // To ask for it may mean to ask the network.
+            home: if disabled { None } else { variable("HOME").map(PathBuf::from) },
+            mode,
             negotiation: given(NEGOTIATION),
             binding: given(BINDING),
             root: given(ROOT),
             cert: given(CERT),
             key: given(KEY),
             unsupported: UNSUPPORTED.iter().find_map(asks_for_more),
-            home: variable("HOME").map(PathBuf::from),
         }
     }
 
