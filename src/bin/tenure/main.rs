@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod completions;
 mod doctor;
 mod failure;
@@ -52,7 +53,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match arguments::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     start_logging(cli.verbose);
     let ended = match cli.command {
         Command::Schema(schema) => schema.run(),

@@ -311,6 +311,11 @@ pub(super) struct Security {
 }
 
 impl Security {
+    /// Whether a certificate has to hold; `None` without encryption, and where it is the application's affair.
+    pub(super) fn verifies(&self) -> Option<bool> {
+        self.connector.as_ref()?.verifies()
+    }
+
     /// The ways to a server, the first one first; `None` is the plain one.
     pub(super) fn ways(&self) -> Vec<Option<Encryption>> {
         let Some(connector) = &self.connector else { return vec![None] };
