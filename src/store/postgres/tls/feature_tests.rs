@@ -161,6 +161,23 @@ fn files_that_are_no_good_are_refused_by_name() {
 }
 
 #[test]
+fn a_key_in_place_of_its_file_is_not_shown() {
+    let home = Home::new();
+    let key = "-----BEGIN PRIVATE KEY-----\nS3cr3t\n-----END PRIVATE KEY-----\n";
+    let dsn = format!("host=h sslmode=require sslcert=@/cert.pem sslkey='{key}'");
+    let url = format!("postgres://h/d?sslmode=require&sslrootcert={}", key.replace('\n', "%0A"));
+    for (dsn, variables, field, text) in [
+        (&*dsn, &[][..], "sslkey", "is in PEM form itself: name a file"),
+        (&*url, &[], "sslrootcert", "is in PEM form itself: name a file"),
+        ("host=h sslcert=@/cert.pem", &[("PGSSLKEY", key)], "sslkey", "itself (from PGSSLKEY): name a file"),
+    ] {
+        let error = home.ways(dsn, variables).unwrap_err();
+        assert_eq!(error.field(), field, "{error}");
+        assert!(error.to_string().contains(text) && !error.to_string().contains("S3cr3t"), "{error}");
+    }
+}
+
+#[test]
 fn what_libpq_looks_for_at_home_is_found_there() {
     let home = Home::new();
     let at_home = [("HOME", "@")];

@@ -49,6 +49,13 @@ const CA_TAKES: &str = "is missing, and sslmode=verify-ca needs to know whose si
 impl Files {
     /// As libpq, looks into the directory `.postgresql` at home for what is not named.
     pub(super) fn find(parameters: &Parameters, mode: Mode) -> Result<Files, PostgresConfigError> {
+        for given in [&parameters.root, &parameters.cert, &parameters.key].into_iter().flatten() {
+            // Some other clients take it so. It must not be shown as the name of a file that is not there.
+            if given.value.to_string_lossy().contains("-----BEGIN") {
+                let complaint = format!("is in PEM form itself{}: name a file that has it", given.place());
+                return Err(error(given.option(), complaint));
+            }
+        }
         let at_home = |name: &str| parameters.home.as_ref().map(|home| home.join(".postgresql").join(name));
         let there = |name: &str| at_home(name).filter(|path| path.exists());
         let root = match &parameters.root {

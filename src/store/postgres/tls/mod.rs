@@ -282,6 +282,13 @@ impl Given {
         if self.origin.starts_with("PG") { format!(" (from {})", self.origin) } else { String::new() }
     }
 
+    /// The option, whoever said it.
+    #[cfg(feature = "tls")]
+    fn option(&self) -> &'static str {
+        let of_variable = KNOWN.iter().find(|(_, variable)| *variable == self.origin);
+        of_variable.map_or(self.origin, |(option, _)| option)
+    }
+
     #[cfg(feature = "tls")]
     fn path(&self) -> PathBuf {
         PathBuf::from(&self.value)
