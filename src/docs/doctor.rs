@@ -65,11 +65,12 @@
 //! - `path`: two connections are asked several times which server process serves them. Only a pooler lends one process to
 //!   both, or several to one. A pooler in session mode can't be told from none, and does not matter.
 //! - `encryption` is the server's word about the session that answered. It does not know whether somebody else can listen.
+//!   Encrypted to a server whose certificate nobody verified is a `note`: `sslmode=verify-full` is `ok`.
 //! - `upkeep`: each renewal updates the row. In a page with room (`fillfactor`) that is a HOT update, which leaves nothing
 //!   in the index. The counts are the server's statistics.
 //! - `fail-over`: with standbys that no commit waits for, a fail-over can lose leases that were acknowledged. Then fences
 //!   go on above the lost ones all the same, by the `timeline` ([rule 15](super::rules)). A server that hides its timeline
-//!   is unsafe, unless commits wait for a standby.
+//!   is unsafe, unless commits wait for a standby. Where they do and none replicates, nothing is acknowledged: `broken`.
 //! - `limits`: without a `lock_timeout` a statement whose caller has left may wait on the server for as long as somebody
 //!   has the whole table locked.
 //! - `round trips`: a call may take twenty times as long as 99 of 100 reads before its time is up, or longer timings are

@@ -17,6 +17,7 @@ use super::StoreError;
 
 /// Jobs that may wait for a thread, unless a store wants less. Only threads that hang, in somebody else's pool or on
 /// a disk, let a queue grow so long.
+#[cfg(any(test, feature = "postgres"))]
 const QUEUE: usize = 1024;
 /// How long after the deadline the thread's own account of the failure is waited for.
 const GRACE: Duration = Duration::from_millis(100);
@@ -41,6 +42,7 @@ pub(super) struct Workers<C> {
 }
 
 impl<C: Send + Sync + 'static> Workers<C> {
+    #[cfg(any(test, feature = "postgres"))]
     pub(super) fn new(label: &'static str, context: C, size: usize) -> Workers<C> {
         Workers::with_queue(label, context, size, QUEUE)
     }

@@ -144,6 +144,52 @@ fn standbys_are_told_from_their_primary_and_passed_over_where_there_is_one() {
 }
 
 #[test]
+fn a_server_that_waits_for_a_standby_that_is_not_there_is_broken() {
+    let server = sound(&[]);
+    let database = prepared(&server);
+    database.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    database.execute("SELECT pg_reload_conf()");
+    let url = database.dsn_for("app");
+    tenure_testground::await_until(OP, "the setting is in force", || bad(&url, 1) == ["broken fail-over"]);
+    let elector = crate::elector(&tenure::PostgresStore::connect(&url).unwrap(), "n", "a");
+    let led = elector.wait_for_leadership_timeout(Duration::from_secs(2));
+    assert!(led.is_err(), "nobody can lead: {led:?}");
+}
+
+#[test]
+fn encryption_that_anybody_may_have_done_is_noted() {
+    let authority = tenure_testground::Authority::new("ours");
+    let server = Postgres::builder().fsync(true).tls(&authority.server(&["localhost"])).start();
+    store(&server.create_database("app"));
+    let directory = tempfile::tempdir().unwrap();
+    let root = authority.write(directory.path(), "ca.crt");
+    let url = format!("postgres://postgres@localhost:{}/app?sslmode", server.port());
+    for mode in ["prefer", "require"] {
+        let said = text(&format!("{url}={mode}"), &[]);
+        said.says(&["note encryption TLSv1.3 to the server, but nobody made sure", "-> sslmode=verify-full"]);
+    }
+    let root = root.display();
+    for mode in ["require", "verify-ca", "verify-full"] {
+        text(&format!("{url}={mode}&sslrootcert={root}"), &[])
+            .says(&["ok encryption TLSv1.3 to the server."]);
+    }
+}
+
+#[test]
+fn the_verdict_is_that_of_the_database_though_nobody_reads_it() {
+    let server = Postgres::start_new();
+    let url = store_of(&server);
+    let mut child = crate::command(&url, &["doctor"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1), "its fsync is off");
+}
+
+fn store_of(server: &Postgres) -> String {
+    store(&server.create_database("app"));
+    server.dsn_for("postgres", "app")
+}
+
+#[test]
 fn what_cannot_be_examined_is_a_failure_with_a_hint() {
     let server = sound(&[]);
     let database = prepared(&server);

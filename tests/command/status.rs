@@ -52,6 +52,47 @@ fn all_elections_or_those_that_are_named() {
 }
 
 #[test]
+fn what_cannot_be_said_changes_no_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", directory.path().join("lease.db").display());
+    fine(&url, &["init"]);
+    for (arguments, code) in [
+        (&["status"][..], 0),
+        (&["resign", "--election", "n", "--yes"], 1),
+        (&["schema", "--table", "a.b"], 125),
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let status = crate::command(&url, arguments).stderr(full).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_no_election_can_be_called_is_refused() {
+    let long = "x".repeat(256);
+    for name in ["", &long] {
+        for arguments in [["status", "--election", name], ["watch", "--election", name]] {
+            tenure("sqlite:/nonexistent/lease.db", &arguments).complains(125, &["name"]);
+        }
+    }
+}
+
+#[test]
+fn a_password_that_was_typed_in_the_wrong_place_is_not_repeated() {
+    let url = "postgres://app:S3cr3t@db/app";
+    for arguments in [
+        &["status", url][..],
+        &[url],
+        &["resign", "--election", "n", "--fence", url],
+        &["status", &format!("--sotre={url}")],
+        &["status", "--operation-timeout", "host=db password=S3cr3t"],
+    ] {
+        tenure("sqlite:/x", arguments).complains(2, &["error: "]);
+    }
+    tenure("sqlite:/x", &["status", url]).complains(2, &["'postgres://app:***@db/app' found", "Usage: "]);
+}
+
+#[test]
 fn what_somebody_wrote_into_the_database_commands_no_terminal() {
     let database = Postgres::shared().database();
     let store = store(&database);

@@ -102,6 +102,28 @@ fn without_a_name_all_are_followed_and_new_ones_join() {
     assert_eq!((&gone["election"], &gone["state"]), (&"one".into(), &"vacant".into()));
 }
 
+#[test]
+fn what_a_full_list_has_no_room_for_is_not_gone() {
+    let database = Postgres::shared().database();
+    let store = store(&database);
+    database.execute(
+        "INSERT INTO leader_election SELECT 'n' || lpad(i::text, 4, '0'), 'h', 1, now(), now(), now() + '1h'
+           FROM generate_series(1, 1000) AS i",
+    );
+    let mut all = watch(&database.dsn(), &[]);
+    expect(&mut all, "n1000: h (fence 1) leads");
+    create(&store, "a", "web-0", LEASE);
+    expect(&mut all, "a: new term: web-0 (fence 1)");
+    database.execute("DELETE FROM leader_election WHERE name IN ('n0002', 'n0003')");
+    expect(&mut all, "n0002: THE ROW IS GONE");
+    expect(&mut all, "n0003: THE ROW IS GONE");
+    // The last one is back on the list, as it was.
+    create(&store, "b", "web-1", LEASE);
+    expect(&mut all, "b: new term: web-1 (fence 1)");
+    let of_last = all.seen().iter().filter(|line| line.contains(" n1000: ")).count();
+    assert_eq!(of_last, 1, "{:#?}", all.seen().iter().rev().take(9).collect::<Vec<_>>());
+}
+
 /// 2026-11-30T01:29:14.123Z
 fn humantime_like(at: &str) -> bool {
     at.len() == 24 && at.ends_with('Z') && at.as_bytes()[10] == b'T' && at.as_bytes()[19] == b'.'

@@ -181,6 +181,14 @@ fn addresses_names_and_dates() {
 }
 
 #[test]
+fn the_dates_of_the_root_itself_are_not_looked_at() {
+    let old = Authority::expired("old");
+    let ground = Ground::new(|_, builder| builder.tls(&old.server(&["localhost"])).start());
+    old.write(ground.files.path(), "old.crt");
+    assert!(ssl(&ground.server, &ground.dsn("sslmode=verify-full sslrootcert={files}/old.crt")));
+}
+
+#[test]
 fn a_self_signed_certificate_is_known_by_itself_and_by_nothing_else() {
     let own = Credentials::self_signed(&["localhost"]);
     let ground = Ground::new(|_, builder| builder.tls(&own).start());

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use tenure::{ConfigError, StoreError};
 
-use crate::output::printable;
+use crate::output::{complain, printable};
 
 /// The command has looked, and what it found is not what it wants.
 pub(crate) const REFUSED: u8 = 1;
@@ -43,11 +43,16 @@ impl Failure {
             return ExitCode::SUCCESS;
         }
         // Some of it may be a server's word.
-        eprintln!("tenure: {}", printable(&self.sentence));
+        complain(&format!("tenure: {}", printable(&self.sentence)));
         if let Some(hint) = &self.hint {
-            eprintln!("  hint: {hint}");
+            complain(&format!("  hint: {hint}"));
         }
         ExitCode::from(self.code)
+    }
+
+    /// For a command whose exit code says something: it does so to whoever stops reading too.
+    pub(crate) fn unless_unread(self) -> Result<(), Failure> {
+        if self.sentence.is_empty() { Ok(()) } else { Err(self) }
     }
 }
 

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod completions;
 mod doctor;
 mod exec;
@@ -57,7 +58,10 @@ fn main() -> ExitCode {
     if let Some(ended) = exec::inner() {
         return ended;
     }
-    let cli = Cli::parse();
+    let cli = match arguments::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     start_logging(cli.verbose);
     let ended = match cli.command {
         Command::Exec(exec) => exec.run(),

@@ -61,6 +61,11 @@ impl StoreOptions {
     }
 }
 
+/// What no election can be called is said before anything is sent.
+pub(crate) fn check_names<'a>(elections: impl IntoIterator<Item = &'a String>) -> Result<(), Failure> {
+    elections.into_iter().try_for_each(|name| Ok(Config::builder(name).build().map(|_| ())?))
+}
+
 /// A table, with its schema or without.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableName {

@@ -1,4 +1,4 @@
-//! What goes to stdout, and that nothing in it commands a terminal.
+//! What goes to stdout and stderr, and that nothing in it commands a terminal.
 //!
 //! Names, holders and payloads are whatever somebody wrote into the database. Escape sequences among them would be
 //! obeyed by the terminal of whoever looks, so they are shown and not sent.
@@ -61,6 +61,11 @@ pub(crate) fn say(lines: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{lines}")?;
     Ok(stdout.flush()?)
+}
+
+/// Writes a line to stderr. That nobody can read it changes nothing: least of all the exit code.
+pub(crate) fn complain(line: &str) {
+    writeln!(io::stderr(), "{line}").ok();
 }
 
 /// Whether whoever read stdout has left.

@@ -12,7 +12,7 @@ use clap::Args;
 use tenure::{AnyStore, Bid, Config, Fence, Identity, Lease, Observation, Store, StoreError};
 
 use crate::failure::{FAILED, Failure, REFUSED};
-use crate::options::{Bound, StoreOptions};
+use crate::options::{Bound, StoreOptions, check_names};
 use crate::output::{WIDTH, printable, say, short, wrapped};
 use crate::view::{OPERATOR, State};
 
@@ -60,8 +60,7 @@ fn refused(sentence: impl std::fmt::Display) -> Failure {
 
 impl Resign {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        // What no election can be called is said before anything is sent.
-        Config::builder(&self.election).build()?;
+        check_names([&self.election])?;
         let store = self.store.open()?;
         let (_, first) = self.leader(&store, self.fence)?;
         self.confirm(&first)?;
@@ -124,10 +123,11 @@ impl Resign {
             lease.fence(),
             short(length(lease)),
         );
-        eprint!("{} ", wrapped(&question, WIDTH, 0));
-        io::stderr().flush()?;
+        let unheard = |error| refused(format!("nobody can be asked here: {error}")).hint("--yes means it");
+        let mut stderr = io::stderr();
+        write!(stderr, "{} ", wrapped(&question, WIDTH, 0)).and_then(|()| stderr.flush()).map_err(unheard)?;
         let mut answer = String::new();
-        io::stdin().lock().read_line(&mut answer)?;
+        io::stdin().lock().read_line(&mut answer).map_err(unheard)?;
         match answer.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => Ok(()),
             _ => Err(refused("nothing was changed")),

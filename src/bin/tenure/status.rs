@@ -7,8 +7,8 @@ use serde_json::Value;
 use tenure::{AnyStore, Lease, Store};
 
 use crate::failure::Failure;
-use crate::options::{Bound, StoreOptions};
-use crate::output::{cut, json_lines, printable, say, short, width};
+use crate::options::{Bound, StoreOptions, check_names};
+use crate::output::{complain, cut, json_lines, printable, say, short, width};
 use crate::view::{self, State};
 
 #[derive(Debug, Args)]
@@ -44,21 +44,22 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        check_names(&self.election)?;
         let store = self.store.open()?;
         let elections = self.look(&store)?;
         if self.json {
             let object = |(name, lease): &(String, Option<Lease>)| view::json(name, lease.as_ref());
             say(&json_lines(&Value::Array(elections.iter().map(object).map(Value::Object).collect())))?;
         } else if elections.is_empty() {
-            eprintln!("tenure: there are no elections yet");
+            complain("tenure: there are no elections yet");
         } else {
             say(&table(&elections, width()))?;
         }
         if self.election.is_empty() && elections.len() == Lease::MAX_LISTED {
-            eprintln!(
+            complain(&format!(
                 "tenure: there may be more than these {}; name them with --election",
                 Lease::MAX_LISTED
-            );
+            ));
         }
         Ok(ExitCode::SUCCESS)
     }

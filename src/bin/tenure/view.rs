@@ -26,7 +26,7 @@ impl State {
             State::Released
         } else if lease.is_expired() {
             State::Expired
-        } else if is_operators(lease.holder()) {
+        } else if is_operators(lease) {
             State::Deposed
         } else {
             State::Leading
@@ -48,8 +48,10 @@ impl State {
     }
 }
 
-fn is_operators(holder: &str) -> bool {
-    holder.strip_prefix(OPERATOR).is_some_and(|rest| rest.contains('@'))
+/// Nobody renews what an operator has taken; a leader that chose a label like an operator's does.
+pub(crate) fn is_operators(lease: &Lease) -> bool {
+    let label = lease.holder().strip_prefix(OPERATOR);
+    label.is_some_and(|rest| rest.contains('@')) && lease.renewed_at() == lease.acquired_at()
 }
 
 /// How long ago the lease was last renewed.
@@ -113,6 +115,23 @@ pub(crate) mod tests {
         Lease::new("n", holder, Fence::try_from(fence).unwrap(), times).with_mark(1)
     }
 
+    /// One that an operator took at second 100, and that was looked at so many seconds later.
+    pub(crate) fn deposed(fence: i64, age: i64) -> Lease {
+        let taken = held("operator-alice@web-0-1f", fence, age);
+        let mut times = times(&taken);
+        times.acquired_at = times.renewed_at;
+        Lease::new("n", taken.holder(), taken.fence(), times).with_mark(1)
+    }
+
+    pub(crate) fn times(lease: &Lease) -> LeaseTimes {
+        LeaseTimes {
+            acquired_at: lease.acquired_at(),
+            renewed_at: lease.renewed_at(),
+            expires_at: lease.expires_at(),
+            now: lease.now(),
+        }
+    }
+
     pub(crate) fn released(fence: i64) -> Lease {
         let times = LeaseTimes {
             acquired_at: Timestamp::from_micros(1),
@@ -128,8 +147,10 @@ pub(crate) mod tests {
         assert_eq!(State::of(&lease(1, 14)), State::Leading);
         assert_eq!(State::of(&lease(1, 15)), State::Expired);
         assert_eq!(State::of(&released(1)), State::Released);
-        assert_eq!(State::of(&held("operator-alice@web-0-1f", 1, 4)), State::Deposed);
-        assert_eq!(State::of(&held("operator-alice@web-0-1f", 1, 15)), State::Expired);
+        assert_eq!(State::of(&deposed(1, 4)), State::Deposed);
+        assert_eq!(State::of(&deposed(1, 15)), State::Expired);
+        let renewed = held("operator-alice@web-0-1f", 1, 4);
+        assert_eq!(State::of(&renewed), State::Leading, "whoever renews leads, whatever it is called");
         assert_eq!(State::of(&held("operator-7", 1, 4)), State::Leading, "somebody's label");
         assert_eq!(age(&lease(1, 4)), Duration::from_secs(4));
         assert_eq!(age(&lease(1, -4)), Duration::ZERO, "a clock that went back");

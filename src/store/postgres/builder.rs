@@ -1,7 +1,9 @@
 //! Settings of the store, checked before anything is sent.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use postgres::Socket;
@@ -173,7 +175,7 @@ impl PostgresBuilder {
             }
             Origin::Pool(source) => source,
             Origin::Dsn(dsn) => {
-                let mut dsn = Dsn::parse(&dsn, &|variable| std::env::var_os(variable), self.connector)?;
+                let mut dsn = Dsn::parse(&dsn, &variable, self.connector)?;
                 let name = self.application_name.as_deref().or(dsn.base.get_application_name());
                 let name = name.unwrap_or(DEFAULT_APPLICATION_NAME).to_owned();
                 dsn.base.application_name(&name);
@@ -183,6 +185,17 @@ impl PostgresBuilder {
         let size = usize::try_from(self.pool_size).unwrap_or(1);
         Ok(PostgresStore::new(Workers::new(super::THREADS, Engine::new(source, table), size)))
     }
+}
+
+/// Of the environment. As to libpq, home is what the system's list of users says where nothing else says it: services
+/// often run without `HOME`, and the root certificate there must not count for less than on a terminal.
+fn variable(name: &str) -> Option<OsString> {
+    let given = std::env::var_os(name).filter(|value| !value.is_empty());
+    // Deprecated up to Rust 1.86, for what it does on Windows.
+    #[allow(deprecated)]
+    let home = || std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
+    let is_home = cfg!(feature = "tls") && name == "HOME";
+    given.or_else(|| if is_home { home().map(PathBuf::into_os_string) } else { None })
 }
 
 /// Without the connection string, which may contain a password.
@@ -201,6 +214,20 @@ impl fmt::Debug for PostgresBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn home_is_known_to_a_service_without_the_variable() {
+        if std::env::var_os("HOME").is_none() {
+            assert!(variable("HOME").is_some_and(|home| std::path::Path::new(&home).is_absolute()));
+            return;
+        }
+        let name = "store::postgres::builder::tests::home_is_known_to_a_service_without_the_variable";
+        let mut itself = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = itself.args(["--exact", name]).env_remove("HOME").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
 
     #[test]
     fn settings_are_checked_by_name_before_anything_is_sent() {

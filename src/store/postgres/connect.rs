@@ -41,6 +41,11 @@ impl Opener {
         self.dsn.servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
 
+    /// Whether a server that is reached by TCP has to prove who it is; see `Security`.
+    pub(super) fn verifies(&self) -> Option<bool> {
+        self.dsn.security.verifies()
+    }
+
     /// Begin with another server than this one next time.
     pub(super) fn avoid(&self, server: usize) {
         self.first.store((server + 1) % self.dsn.servers.len(), Ordering::Relaxed);

@@ -2,6 +2,7 @@
 //!
 //! No message repeats any part of the string that could belong to the password.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -71,6 +72,7 @@ impl Dsn {
         connector: Option<Arc<dyn Connector>>,
     ) -> Result<Dsn, PostgresConfigError> {
         check_userinfo(dsn)?;
+        check_environment(environment)?;
         let (rest, tls) = without_tls_options(dsn, environment)?;
         let config: Config = rest.parse().map_err(|error| invalid(&error))?;
         let servers = servers(&config)?;
@@ -193,6 +195,24 @@ fn check_userinfo(dsn: &str) -> Result<(), PostgresConfigError> {
     };
     let advice = "in a URL such characters must be percent-encoded in names, passwords and values";
     Err(PostgresConfigError::new("dsn", format!("{complaint}; {advice}")))
+}
+
+/// What libpq insists on where the environment says so, and the driver can't: a log-in of this kind only (no password
+/// in plain text to whoever asks for it), a server of this user, GSSAPI.
+fn check_environment(environment: Environment<'_>) -> Result<(), PostgresConfigError> {
+    let variables =
+        [("PGREQUIREAUTH", "require_auth"), ("PGREQUIREPEER", "requirepeer"), ("PGGSSENCMODE", "gssencmode")];
+    for (variable, field) in variables {
+        let content_without =
+            |value: &OsStr| value.is_empty() || (field == "gssencmode" && value != "require");
+        if environment(variable).is_some_and(|value| !content_without(&value)) {
+            return Err(PostgresConfigError::new(
+                field,
+                format!("is not supported (from {variable}): unset it"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn url_rest(dsn: &str) -> Option<&str> {

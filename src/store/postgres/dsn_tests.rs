@@ -72,6 +72,25 @@ fn the_password_may_come_from_the_environment() {
 }
 
 #[test]
+fn what_the_environment_insists_on_is_refused_not_ignored() {
+    for (variable, value, field) in [
+        ("PGREQUIREAUTH", "scram-sha-256", Some("require_auth")),
+        ("PGREQUIREPEER", "postgres", Some("requirepeer")),
+        ("PGGSSENCMODE", "require", Some("gssencmode")),
+        ("PGREQUIREAUTH", "", None),
+        ("PGGSSENCMODE", "prefer", None),
+        ("PGGSSENCMODE", "disable", None),
+    ] {
+        let environment = |name: &str| (name == variable).then(|| value.into());
+        let refused = Dsn::parse("host=h sslmode=disable", &environment, None).err();
+        assert_eq!(refused.as_ref().map(PostgresConfigError::field), field, "{variable}={value}");
+        if let Some(error) = refused {
+            assert!(error.to_string().contains(&format!("not supported (from {variable})")), "{error}");
+        }
+    }
+}
+
+#[test]
 fn plain_is_accepted_in_every_spelling() {
     for dsn in [
         "postgres://u@h/d?sslmode=disable",

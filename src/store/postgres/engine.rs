@@ -105,6 +105,10 @@ impl Engine {
         self.source.describe()
     }
 
+    pub(super) fn verifies(&self) -> Option<bool> {
+        self.source.verifies()
+    }
+
     /// A connection for something else than a [`Call`].
     pub(super) fn session(&self, until: Instant) -> Result<Box<dyn Session>, StoreError> {
         self.source.session(until, false)

@@ -38,6 +38,9 @@ pub struct PostgresExamination {
     pub role: String,
     /// The protocol of the session's TLS; `None` where it is in plain text.
     pub tls: Option<String>,
+    /// Whether the certificate of the server (or pooler) that was connected to had to hold: by a `verify-` mode or a
+    /// root certificate. `None` where nothing is encrypted, or by a connector of the application's.
+    pub verified: Option<bool>,
     /// Whether the session came through a Unix-domain socket.
     pub local: bool,
     /// Whether a pooler lends the same server process to several connections. False: each of two had one of its own
@@ -93,6 +96,7 @@ impl Default for PostgresExamination {
             database: String::new(),
             role: String::new(),
             tls: None,
+            verified: None,
             local: false,
             pooled: None,
             standby: false,
@@ -313,6 +317,7 @@ fn read(
         database: next.next()?,
         role: next.next()?,
         tls: next.next()?,
+        verified: engine.verifies(),
         local: next.next()?,
         pooled: None,
         standby: next.next()?,

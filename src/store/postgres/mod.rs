@@ -89,16 +89,20 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 /// | `verify-full` | the same, and the certificate is for this host | nothing | nothing |
 ///
 /// As with libpq: a root certificate that is there is used in every mode; files that are not named are looked for in
-/// `$HOME/.postgresql` (`root.crt`, `postgresql.crt`, `postgresql.key`), once, when the store is made;
+/// `.postgresql` at home (`root.crt`, `postgresql.crt`, `postgresql.key`), once, when the store is made: `HOME`, or what
+/// the system's list of users says;
 /// `sslrootcert=system` means, and takes, `verify-full`; a key that others can read is refused; with `hostaddr` the
 /// certificate must be for `host`; Unix-domain sockets are never encrypted, whatever `sslmode` says.
 ///
 /// Unlike libpq: `verify-full` without any root certificate means the system's (or those that `SSL_CERT_FILE` and
 /// `SSL_CERT_DIR` name), read once, and `verify-ca` without one is refused; a certificate that is itself in `sslrootcert`
 /// is trusted, whoever has signed it; a host without a name is verified by its address; the names of a certificate are
-/// its alternative names, not its common name. And stricter: a file that is named and can't be used is an error in
-/// every mode; `prefer` goes on in plain text only where the server says that it has no TLS, and not where the handshake
-/// or the log-in fails; revocation lists, passphrases and libpq's other parameters are refused by name.
+/// its alternative names, not its common name; of a root certificate itself the dates are not looked at. And stricter: a
+/// file that is named and can't be used is an error in every mode; `prefer` goes on in plain text only where the server
+/// says that it has no TLS, and not where the handshake or the log-in fails; a server's certificate must be of version 3
+/// even where nobody verifies it (`openssl x509 -req` of OpenSSL 3.0 makes others unless it is given extensions);
+/// revocation lists, passphrases and libpq's other parameters are refused by name, and so are the variables
+/// `PGREQUIREAUTH`, `PGREQUIREPEER` and `PGGSSENCMODE=require`.
 ///
 /// The files are read when the store is made, and again for a new connection if they have changed: certificates can be
 /// replaced under a running program. (While what is there can't be used, no new connection is made.) A certificate

@@ -145,6 +145,10 @@ impl Source for OwnPool {
     fn describe(&self) -> String {
         self.opener.describe()
     }
+
+    fn verifies(&self) -> Option<bool> {
+        self.opener.verifies()
+    }
 }
 
 /// A slot with an open connection, for one call.

@@ -17,6 +17,11 @@ pub(super) trait Source: Send + Sync {
 
     /// For `Debug` output; no password.
     fn describe(&self) -> String;
+
+    /// Whether a server has to prove who it is; `None` where that is somebody else's affair.
+    fn verifies(&self) -> Option<bool> {
+        None
+    }
 }
 
 /// A connection lent for a call. Dropped, it is there for the next one.

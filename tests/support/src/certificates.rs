@@ -67,7 +67,18 @@ pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 impl Authority {
     /// A new one of this name.
     pub fn new(name: &str) -> Authority {
+        Authority::with(name, params(&[]))
+    }
+
+    /// The same, its own certificate over since the year 2020.
+    pub fn expired(name: &str) -> Authority {
         let mut params = params(&[]);
+        params.not_before = date_time_ymd(2019, 1, 1);
+        params.not_after = date_time_ymd(2020, 1, 1);
+        Authority::with(name, params)
+    }
+
+    fn with(name: &str, mut params: CertificateParams) -> Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Authority(CertifiedIssuer::self_signed(params, key()).expect("an authority's certificate"))

@@ -66,7 +66,8 @@ impl Doctor {
             AnyStore::Sqlite(store) => self.sqlite(&store, timeout)?,
             _ => return Err(Failure::new(FAILED, "there is nothing to examine in this store")),
         };
-        say(&if self.json { json_lines(&report.json()) } else { report.text() })?;
+        say(&if self.json { json_lines(&report.json()) } else { report.text() })
+            .or_else(Failure::unless_unread)?;
         Ok(match report.verdict() {
             Level::Ok | Level::Note => ExitCode::SUCCESS,
             Level::Broken | Level::Unsafe => ExitCode::from(REFUSED),

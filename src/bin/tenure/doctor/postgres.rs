@@ -79,6 +79,14 @@ fn encryption(found: &PostgresExamination) -> Finding {
         if found.pooled == Some(true) { "between the pooler and the server" } else { "to the server" };
     let pooled = if found.pooled == Some(true) { " What is before the pooler does not show." } else { "" };
     match &found.tls {
+        Some(protocol) if found.pooled != Some(true) && found.verified == Some(false) => {
+            let what = format!(
+                "{protocol} {between}, but nobody made sure that it is the server: whoever is on the way can pass for it."
+            );
+            Finding::note("encryption", what).advice(
+                "sslmode=verify-full in the URL, with sslrootcert=FILE where the system does not know the authority",
+            )
+        }
         Some(protocol) => Finding::ok("encryption", format!("{protocol} {between}.{pooled}")),
         None if found.local => {
             Finding::ok("encryption", format!("a Unix-domain socket {between}; nobody else can listen.{pooled}"))
@@ -223,6 +231,13 @@ fn commits(found: &PostgresExamination) -> Finding {
 
 fn failover(found: &PostgresExamination) -> Finding {
     let (names, count) = (&found.synchronous_standbys, found.replications);
+    if !names.is_empty() && count == 0 && !found.standby {
+        let what = format!(
+            "commits wait for a synchronous standby ({names}), and nobody replicates: no write is ever acknowledged."
+        );
+        return Finding::broken("fail-over", what)
+            .advice("bring a standby back, or take it out of synchronous_standby_names");
+    }
     if !names.is_empty() {
         let what =
             format!("commits wait for a synchronous standby ({names}); {count} replicate at the moment.");

@@ -18,6 +18,7 @@ fn healthy() -> PostgresExamination {
     let mut found = PostgresExamination::default();
     (found.version, found.version_number, found.role) = ("15.18".into(), 150_018, "app".into());
     (found.tls, found.pooled, found.timeline) = (Some("TLSv1.3".into()), Some(false), Some(1));
+    found.verified = Some(true);
     (found.fsync, found.full_page_writes, found.synchronous_commit) = (true, true, "on".into());
     (found.schema_exists, found.may_use_schema, found.may_create_table) = (true, true, false);
     found.lock_timeout = Duration::from_secs(2);
@@ -76,6 +77,8 @@ fn the_way_to_the_server_is_noted() {
     is(&one(|found| found.pooled = Some(true)), Level::Note, "path", "server_login_retry = 1");
     is(&one(|found| found.pooled = None), Level::Note, "path", "no second connection");
     is(&one(|found| found.tls = None), Level::Note, "encryption", "plain text to the server");
+    is(&one(|found| found.verified = Some(false)), Level::Note, "encryption", "sslmode=verify-full");
+    assert_eq!(verdict(&found(|found| found.verified = None)), Level::Ok, "the application's affair");
     assert_eq!(verdict(&found(|found| (found.tls, found.local) = (None, true))), Level::Ok);
     let pooled = found(|found| (found.tls, found.pooled) = (None, Some(true)));
     assert!(pooled.iter().any(|finding| finding.what.contains("between the pooler and the server")));
@@ -129,8 +132,18 @@ fn what_a_crash_or_a_fail_over_can_lose_is_found() {
     is(&one(|found| found.replications = 2), Level::Note, "fail-over", "2 replicate");
     let synchronous = found(|found| (found.replications, found.synchronous_standbys) = (1, "*".into()));
     assert_eq!(verdict(&synchronous), Level::Ok);
+    is(
+        &one(|found| found.synchronous_standbys = "*".into()),
+        Level::Broken,
+        "fail-over",
+        "nobody replicates",
+    );
+    let standby = found(|found| (found.synchronous_standbys, found.standby) = ("*".into(), true));
+    assert!(standby.iter().all(|finding| finding.topic != "fail-over" || finding.level == Level::Ok));
     is(&one(|found| found.timeline = None), Level::Unsafe, "timeline", "GRANT EXECUTE");
-    let waits = one(|found| (found.timeline, found.synchronous_standbys) = (None, "*".into()));
+    let waits = one(|found| {
+        (found.timeline, found.synchronous_standbys, found.replications) = (None, "*".into(), 1);
+    });
     is(&waits, Level::Note, "timeline", "pg_walfile_name");
 }
 

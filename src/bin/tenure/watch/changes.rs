@@ -3,7 +3,7 @@
 use tenure::{Fence, Lease};
 
 use crate::output::{printable, short};
-use crate::view::{self, OPERATOR, State};
+use crate::view::{self, State};
 
 /// Something that happened to an election between two looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Change {
             }
             Change::NewTerm(lease) => format!("new term: {}, {}", who(lease), terms(lease)),
             Change::Released(lease) => format!("released by {}: nobody leads", who(lease)),
-            Change::Expired(lease) if lease.holder().starts_with(OPERATOR) => {
+            Change::Expired(lease) if view::is_operators(lease) => {
                 format!("the wait after {} is over: anybody may lead", who(lease))
             }
             Change::Expired(lease) => {
@@ -118,11 +118,6 @@ impl Seen {
         Seen { looked: true, ..Seen::default() }
     }
 
-    /// When its lease runs out unless it is renewed.
-    pub(crate) fn live(&self) -> Option<&Lease> {
-        self.lease.as_ref().filter(|lease| !lease.is_expired())
-    }
-
     /// What has changed since the last look.
     pub(crate) fn look(&mut self, now: Option<Lease>) -> Vec<Change> {
         let before = self.lease.take();
@@ -170,7 +165,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::tests::{held, lease, released};
+    use crate::view::tests::{deposed, lease, released, times};
 
     fn words(seen: &mut Seen, now: Option<Lease>) -> Vec<&'static str> {
         seen.look(now).iter().map(Change::word).collect()
@@ -210,7 +205,7 @@ mod tests {
     fn a_deposed_leader_is_told_from_a_new_one() {
         let mut seen = Seen::default();
         words(&mut seen, Some(lease(1, 2)));
-        let operator = |age| held("operator-alice@web-0-1f", 2, age);
+        let operator = |age| deposed(2, age);
         let deposed = seen.look(Some(operator(4)));
         let said =
             "the leader was made to step down by operator-alice@web-0-1f (fence 2): nobody leads for 11s";
@@ -219,15 +214,6 @@ mod tests {
         let said = "the wait after operator-alice@web-0-1f (fence 2) is over: anybody may lead";
         assert_eq!(over.iter().map(Change::sentence).collect::<Vec<_>>(), [said]);
         assert_eq!(Seen::default().look(Some(operator(4)))[0].word(), "found");
-    }
-
-    fn times(lease: &Lease) -> tenure::LeaseTimes {
-        tenure::LeaseTimes {
-            acquired_at: lease.acquired_at(),
-            renewed_at: lease.renewed_at(),
-            expires_at: lease.expires_at(),
-            now: lease.now(),
-        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 use tenure::{AnyStore, Lease, Store, StoreError};
 
 use crate::failure::{FAILED, Failure};
-use crate::options::{Bound, Pace, StoreOptions};
+use crate::options::{Bound, Pace, StoreOptions, check_names};
 use crate::output::{is_unread, json_line, printable, say, short};
 use crate::view;
 use changes::{Change, Seen};
@@ -67,12 +67,14 @@ enum Report {
 
 impl Watch {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        check_names(&self.election)?;
         let store = self.store.open()?;
         let signalled = signals()?;
         let (sender, reports) = bounded(LINES);
         let (_stop, stopped) = bounded(0);
         let spawned = thread::Builder::new().name("tenure-watch".into()).spawn(move || {
-            Watcher { watch: self, store, seen: BTreeMap::new(), looked: false, failing: None }
+            let seen = BTreeMap::new();
+            Watcher { watch: self, store, seen, looked: false, failing: None, expiry: None }
                 .follow(&sender, &stopped);
         });
         spawned.map_err(|error| Failure::new(FAILED, format!("can't start a thread: {error}")))?;
@@ -114,6 +116,8 @@ struct Watcher {
     looked: bool,
     /// Since when, and with which words.
     failing: Option<(Instant, String)>,
+    /// How long after the last answer the first of the leases in it runs out.
+    expiry: Option<Duration>,
 }
 
 impl Watcher {
@@ -142,10 +146,10 @@ impl Watcher {
             let look = |name: &String| Ok((name.clone(), self.store.observe(name, timeout)?.into_lease()));
             return self.watch.election.iter().map(look).collect();
         }
-        let mut leases: BTreeMap<_, _> = self.seen.keys().map(|name| (name.clone(), None)).collect();
-        leases.extend(
-            self.store.list(timeout)?.into_iter().map(|lease| (lease.name().to_owned(), Some(lease))),
-        );
+        let listed = self.store.list(timeout)?;
+        let known = self.seen.keys().filter(|name| is_covered(&listed, name));
+        let mut leases: BTreeMap<_, _> = known.map(|name| (name.clone(), None)).collect();
+        leases.extend(listed.into_iter().map(|lease| (lease.name().to_owned(), Some(lease))));
         Ok(leases.into_iter().collect())
     }
 
@@ -155,6 +159,8 @@ impl Watcher {
             let silent = format!("the store answers again after {}", short(since.elapsed()));
             reports.push(self.line(None, "answering", &silent, Map::new()));
         }
+        let live = leases.iter().filter_map(|(_, lease)| lease.as_ref()).filter(|lease| !lease.is_expired());
+        self.expiry = live.map(|lease| lease.ttl() + AFTER_EXPIRY).min();
         for (name, lease) in leases {
             let new = if self.looked { Seen::appeared } else { Seen::default };
             let changes = self.seen.entry(name.clone()).or_insert_with(new).look(lease);
@@ -170,6 +176,8 @@ impl Watcher {
 
     /// Told when it begins, and when it fails for another reason.
     fn failed(&mut self, error: &StoreError) -> Vec<Report> {
+        // Of before: a store that is failing is not asked more often for it.
+        self.expiry = None;
         let said = error.to_string();
         if self.failing.as_ref().is_some_and(|(_, before)| *before == said) {
             return Vec::new();
@@ -203,8 +211,11 @@ impl Watcher {
     /// Until the next look is due, or a lease would have expired.
     fn pause(&self) -> Duration {
         let period = self.watch.pace.retry_period;
-        let expiries =
-            self.seen.values().filter_map(|seen| seen.live().map(|lease| lease.ttl() + AFTER_EXPIRY));
-        expiries.min().map_or(period, |expiry| expiry.min(period))
+        self.expiry.map_or(period, |expiry| expiry.min(period))
     }
+}
+
+/// Whether an election that is not in this list is gone. Of a full list, what comes behind its last one may be there.
+fn is_covered(listed: &[Lease], name: &str) -> bool {
+    listed.len() < Lease::MAX_LISTED || listed.last().is_none_or(|last| name <= last.name())
 }

@@ -21,6 +21,11 @@ pub(super) type Handshake = Pin<Box<dyn Future<Output = Result<Stream, Failure>>
 pub(in super::super) trait Connector: Send + Sync {
     /// `host` is the name that the server should have.
     fn handshake(&self, host: &str, socket: Socket) -> Handshake;
+
+    /// Whether a certificate has to hold; `None` where nothing is known of that.
+    fn verifies(&self) -> Option<bool> {
+        None
+    }
 }
 
 /// Why there is no encrypted connection.

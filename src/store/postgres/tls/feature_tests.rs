@@ -1,12 +1,22 @@
 //! What the parameters come to where the crate has a connector of its own.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use rustls::RootCertStore;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tempfile::TempDir;
 use tenure_testground::Credentials;
+use x509_cert::der::{Decode, Encode};
+use x509_cert::{Certificate, Version};
 
+use super::files::{Files, Root};
+use super::verify::{Check, Context, Verifier};
 use super::*;
 
 /// A home with a certificate and its key.
@@ -119,7 +129,13 @@ fn files_that_are_no_good_are_refused_by_name() {
     let client = |cert, key| format!("host=h sslmode=require sslcert=@/{cert} sslkey=@/{key}");
     for (dsn, field, text) in [
         (root("nothing.pem"), "sslrootcert", "can't be read: No such file"),
-        (root(""), "sslrootcert", "can't be read"),
+        (root(""), "sslrootcert", "is not a regular file"),
+        ("host=h sslmode=require sslrootcert=/dev/zero".to_owned(), "sslrootcert", "is not a regular file"),
+        (
+            "host=h sslmode=require sslcert=/dev/zero sslkey=@/key.pem".to_owned(),
+            "sslcert",
+            "is not a regular",
+        ),
         (root("empty.pem"), "sslrootcert", "has no certificate in PEM form"),
         (root("words.pem"), "sslrootcert", "has no certificate in PEM form"),
         (root("key.pem"), "sslrootcert", "has no certificate in PEM form"),
@@ -139,10 +155,25 @@ fn files_that_are_no_good_are_refused_by_name() {
         let error = home.ways(&dsn, &[]).expect_err(&dsn);
         assert_eq!(error.field(), field, "{dsn}: {error}");
         assert!(error.to_string().contains(text) && !error.to_string().contains("S3cr3t"), "{dsn}: {error}");
-        assert!(
-            error.to_string().contains(home.0.path().to_str().unwrap()),
-            "the file is not named: {error}"
-        );
+        let file = if dsn.contains("/dev/zero") { "/dev/zero" } else { home.0.path().to_str().unwrap() };
+        assert!(error.to_string().contains(file), "the file is not named: {error}");
+    }
+}
+
+#[test]
+fn a_key_in_place_of_its_file_is_not_shown() {
+    let home = Home::new();
+    let key = "-----BEGIN PRIVATE KEY-----\nS3cr3t\n-----END PRIVATE KEY-----\n";
+    let dsn = format!("host=h sslmode=require sslcert=@/cert.pem sslkey='{key}'");
+    let url = format!("postgres://h/d?sslmode=require&sslrootcert={}", key.replace('\n', "%0A"));
+    for (dsn, variables, field, text) in [
+        (&*dsn, &[][..], "sslkey", "is in PEM form itself: name a file"),
+        (&*url, &[], "sslrootcert", "is in PEM form itself: name a file"),
+        ("host=h sslcert=@/cert.pem", &[("PGSSLKEY", key)], "sslkey", "itself (from PGSSLKEY): name a file"),
+    ] {
+        let error = home.ways(dsn, variables).unwrap_err();
+        assert_eq!(error.field(), field, "{error}");
+        assert!(error.to_string().contains(text) && !error.to_string().contains("S3cr3t"), "{error}");
     }
 }
 
@@ -164,6 +195,47 @@ fn what_libpq_looks_for_at_home_is_found_there() {
     fs::remove_file(home.path(".postgresql/root.crl")).unwrap();
     home.write(".postgresql/root.crt", "", 0o600);
     assert_eq!(home.ways("host=h sslmode=require", &at_home).unwrap_err().field(), "sslrootcert");
+}
+
+/// What is said of a certificate where none has to hold.
+fn complaint(certificate: &[u8]) -> Option<String> {
+    let verifier =
+        Verifier::new(Check::Nothing, RootCertStore::empty(), Vec::new(), &ring::default_provider());
+    let name = ServerName::try_from("h").unwrap();
+    let verified =
+        verifier.verify_server_cert(&CertificateDer::from(certificate), &[], &name, &[], UnixTime::now());
+    let context = Context::new(Mode::Require, &Root::Nobody, "h");
+    verified.err().map(|error| context.judge(Box::new(error)).to_string())
+}
+
+#[test]
+fn certificates_of_old_versions_are_refused_with_what_to_do() {
+    let own = Credentials::self_signed(&["h"]);
+    let der = CertificateDer::from_pem_slice(own.certificate.as_bytes()).unwrap();
+    assert_eq!(complaint(&der), None);
+    let mut old = Certificate::from_der(&der).unwrap();
+    old.tbs_certificate.version = Version::V1;
+    old.tbs_certificate.extensions = None;
+    let said = complaint(&old.to_der().unwrap()).unwrap();
+    let expected = "the server's certificate does not hold, sslmode=require: it is not of version 3: make it anew \
+                    with extensions, subjectAltName among them";
+    assert_eq!(said, expected);
+    assert_eq!(complaint(b"S3cr3t"), None, "for rustls to refuse");
+}
+
+#[test]
+fn a_file_that_grows_within_one_tick_of_the_kernels_clock_has_changed() {
+    let home = Home::new();
+    let path = home.path("cert.pem");
+    let parameters = Parameters::read(&[("sslrootcert", &path)], &|_| None);
+    let files = Files::find(&parameters, Mode::VerifyFull).unwrap();
+    for i in 0..500 {
+        fs::write(&path, "half").unwrap();
+        let half = files.stamp();
+        assert_eq!(half, files.stamp(), "{i}");
+        fs::File::options().append(true).open(&path).unwrap().write_all(b" and half").unwrap();
+        assert_ne!(half, files.stamp(), "{i}");
+    }
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(super) struct Contents {
 
 /// The state of a file: it changes with whatever is written to it, and when another one takes its place.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Stamp(Vec<Option<(u64, u64, [i64; 4])>>);
+pub(super) struct Stamp(Vec<Option<([u64; 3], [i64; 4])>>);
 
 const SYSTEM_TAKES: &str = "is `system`, with which anybody's certificate will do unless the name is checked too: it \
                             takes sslmode=verify-full";
@@ -49,6 +49,13 @@ const CA_TAKES: &str = "is missing, and sslmode=verify-ca needs to know whose si
 impl Files {
     /// As libpq, looks into the directory `.postgresql` at home for what is not named.
     pub(super) fn find(parameters: &Parameters, mode: Mode) -> Result<Files, PostgresConfigError> {
+        for given in [&parameters.root, &parameters.cert, &parameters.key].into_iter().flatten() {
+            // Some other clients take it so. It must not be shown as the name of a file that is not there.
+            if given.value.to_string_lossy().contains("-----BEGIN") {
+                let complaint = format!("is in PEM form itself{}: name a file that has it", given.place());
+                return Err(error(given.option(), complaint));
+            }
+        }
         let at_home = |name: &str| parameters.home.as_ref().map(|home| home.join(".postgresql").join(name));
         let there = |name: &str| at_home(name).filter(|path| path.exists());
         let root = match &parameters.root {
@@ -86,7 +93,10 @@ impl Files {
     }
 
     pub(super) fn stamp(&self) -> Stamp {
-        let stamp = |m: Metadata| (m.dev(), m.ino(), [m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec()]);
+        // The size too: the kernel's times go on in steps, and a file may be read between two writes within one.
+        let stamp = |m: Metadata| {
+            ([m.dev(), m.ino(), m.len()], [m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec()])
+        };
         Stamp(self.paths().map(|path| fs::metadata(path).ok().map(stamp)).collect())
     }
 
@@ -155,11 +165,7 @@ fn certificates(
 /// The first key; none that others may read, as libpq.
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, PostgresConfigError> {
     let refused = |why: &str| in_file("sslkey", path, why);
-    let unreadable = |error: io::Error| refused(&format!("can't be read: {error}"));
-    let metadata = fs::metadata(path).map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(refused("is not a regular file"));
-    }
+    let metadata = regular("sslkey", path)?;
     let too_open = if metadata.uid() == 0 { 0o037 } else { 0o077 };
     if metadata.mode() & too_open != 0 {
         return Err(refused("others can get at: chmod 0600 (0640 will do if it belongs to root)"));
@@ -172,5 +178,16 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, PostgresConfigErro
 }
 
 fn read(option: &'static str, path: &Path) -> Result<Vec<u8>, PostgresConfigError> {
-    fs::read(path).map_err(|why| in_file(option, path, format!("can't be read: {why}")))
+    regular(option, path)?;
+    fs::read(path).map_err(|why| unreadable(option, path, &why))
+}
+
+/// Whoever opens a pipe waits for a writer, and a device may never end.
+fn regular(option: &'static str, path: &Path) -> Result<Metadata, PostgresConfigError> {
+    let metadata = fs::metadata(path).map_err(|why| unreadable(option, path, &why))?;
+    if metadata.is_file() { Ok(metadata) } else { Err(in_file(option, path, "is not a regular file")) }
+}
+
+fn unreadable(option: &'static str, path: &Path, why: &io::Error) -> PostgresConfigError {
+    in_file(option, path, format!("can't be read: {why}"))
 }

@@ -128,15 +128,18 @@ impl Parameters {
             let met = *option == MIN_VERSION && MET.iter().any(|version| value == *version);
             (!met).then_some((*option, origin))
         };
+        let mode = given(MODE).or_else(by_requires);
+        let disabled = mode.as_ref().is_some_and(|given| given.value == "disable");
         Parameters {
-            mode: given(MODE).or_else(by_requires),
+            // To ask for it may mean to ask the network.
+            home: if disabled { None } else { variable("HOME").map(PathBuf::from) },
+            mode,
             negotiation: given(NEGOTIATION),
             binding: given(BINDING),
             root: given(ROOT),
             cert: given(CERT),
             key: given(KEY),
             unsupported: UNSUPPORTED.iter().find_map(asks_for_more),
-            home: variable("HOME").map(PathBuf::from),
         }
     }
 
@@ -279,6 +282,13 @@ impl Given {
         if self.origin.starts_with("PG") { format!(" (from {})", self.origin) } else { String::new() }
     }
 
+    /// The option, whoever said it.
+    #[cfg(feature = "tls")]
+    fn option(&self) -> &'static str {
+        let of_variable = KNOWN.iter().find(|(_, variable)| *variable == self.origin);
+        of_variable.map_or(self.origin, |(option, _)| option)
+    }
+
     #[cfg(feature = "tls")]
     fn path(&self) -> PathBuf {
         PathBuf::from(&self.value)
@@ -308,6 +318,11 @@ pub(super) struct Security {
 }
 
 impl Security {
+    /// Whether a certificate has to hold; `None` without encryption, and where it is the application's affair.
+    pub(super) fn verifies(&self) -> Option<bool> {
+        self.connector.as_ref()?.verifies()
+    }
+
     /// The ways to a server, the first one first; `None` is the plain one.
     pub(super) fn ways(&self) -> Vec<Option<Encryption>> {
         let Some(connector) = &self.connector else { return vec![None] };

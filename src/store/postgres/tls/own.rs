@@ -74,6 +74,10 @@ fn load(mode: Mode, files: &Files, provider: &Arc<CryptoProvider>) -> Result<Loa
 }
 
 impl Connector for Rustls {
+    fn verifies(&self) -> Option<bool> {
+        Some(Check::of(self.mode, &self.files.root) != Check::Nothing)
+    }
+
     fn handshake(&self, host: &str, socket: Socket) -> Handshake {
         let connector = self.current();
         let context = Context::new(self.mode, &self.files.root, host);

@@ -1,7 +1,9 @@
 //! What a server's certificate is held against, and what is said of one that fails.
 
 use std::error::Error;
+use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -11,11 +13,11 @@ use rustls::crypto::{
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    AlertDescription, CertificateError, DigitallySignedStruct, Error as TlsError, RootCertStore,
+    AlertDescription, CertificateError, DigitallySignedStruct, Error as TlsError, OtherError, RootCertStore,
     SignatureScheme,
 };
-use x509_cert::Certificate;
 use x509_cert::der::Decode;
+use x509_cert::{Certificate, Version};
 
 use super::Mode;
 use super::connector::{Failure, network_cause};
@@ -89,6 +91,38 @@ fn check_dates(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Tl
     Ok(())
 }
 
+/// rustls reads version 3 only, and says no more than that. Where nothing has to hold it still needs the key in it.
+fn check_version(certificate: &CertificateDer<'_>) -> Result<(), TlsError> {
+    match Certificate::from_der(certificate) {
+        Ok(parsed) if parsed.tbs_certificate.version != Version::V3 => {
+            Err(CertificateError::Other(OtherError(Arc::new(OldVersion))).into())
+        }
+        // What can't be read is rustls's to refuse.
+        _ => Ok(()),
+    }
+}
+
+#[derive(Debug)]
+struct OldVersion;
+
+impl fmt::Display for OldVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it is not of version 3: make it anew with extensions, subjectAltName among them")
+    }
+}
+
+impl Error for OldVersion {}
+
+/// A signature in the handshake is told from one in a certificate: rustls calls both wrong.
+fn without_its_key(error: TlsError) -> TlsError {
+    match error {
+        TlsError::InvalidCertificate(CertificateError::BadSignature) => {
+            CertificateError::ApplicationVerificationFailure.into()
+        }
+        error => error,
+    }
+}
+
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -98,6 +132,7 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
+        check_version(end_entity)?;
         if self.check != Check::Nothing {
             self.check_chain(end_entity, intermediates, now)?;
         }
@@ -113,7 +148,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+        verify_tls12_signature(message, certificate, signature, &self.algorithms).map_err(without_its_key)
     }
 
     fn verify_tls13_signature(
@@ -122,7 +157,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+        verify_tls13_signature(message, certificate, signature, &self.algorithms).map_err(without_its_key)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -187,10 +222,21 @@ impl Context {
                 )
             }
             CertificateError::BadSignature => format!(
-                "a signature of the server's is wrong: there may be an authority of the same name, with another key, \
-                 among {roots}"
+                "a signature in the server's certificates is wrong: there may be an authority of the same name, with \
+                 another key, among {roots}"
             ),
-            why => format!("the server's certificate does not hold against {roots}, sslmode={mode}: {why}"),
+            CertificateError::ApplicationVerificationFailure => {
+                "the server's signature is not of its certificate's key: somebody may be in between"
+                    .to_owned()
+            }
+            why => {
+                let against = if roots.is_empty() { String::new() } else { format!(" against {roots}") };
+                let why = match why {
+                    CertificateError::Other(why) => why.0.to_string(),
+                    why => why.to_string(),
+                };
+                format!("the server's certificate does not hold{against}, sslmode={mode}: {why}")
+            }
         }
     }
 }
