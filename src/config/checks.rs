@@ -18,7 +18,7 @@ const SHOWN_BYTES: usize = 40;
 /// assert_eq!(error.field(), "name");
 /// assert_eq!(error.to_string(), r#"name: "a\0b" contains a NUL byte, which databases refuse; remove it"#);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     field: &'static str,
     problem: String,
@@ -40,6 +40,13 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.problem)
+    }
+}
+
+/// Readable where a `main` returns it.
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -103,7 +103,7 @@ fn what_is_unsafe_or_broken_is_told_by_its_name_and_the_code_is_1() {
     database.execute("ALTER ROLE app SET default_transaction_read_only = on");
     assert_eq!(bad(&url, 1), ["broken primary", "note commits"]);
     database.execute("ALTER ROLE app RESET ALL; ALTER TABLE leader_election SET UNLOGGED");
-    assert_eq!(bad(&url, 1), ["unsafe table"]);
+    assert_eq!(bad(&url, 1), ["unsafe table", "note round trips"]);
     text(&url, &[]).says(&["unsafe table", "UNLOGGED", "NOT SAFE"]);
     database.execute("DROP TABLE leader_election");
     assert_eq!(bad(&url, 1), ["broken table", "note round trips"]);

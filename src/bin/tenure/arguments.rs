@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use crate::Cli;
 
@@ -21,6 +22,9 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
             error.print().ok();
         } else {
             write(error.use_stderr(), without(&error.render().to_string(), &secrets));
+        }
+        if error.kind() == ErrorKind::MissingRequiredArgument && error.to_string().contains("--store") {
+            write(true, "\n  hint: the store can be in the variable TENURE_STORE, too\n");
         }
         u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
     })

@@ -17,6 +17,8 @@ pub(crate) const NOT_IN_TIME: u8 = 124;
 /// `tenure` itself failed: the store refuses, or a setting cannot be used.
 pub(crate) const FAILED: u8 = 125;
 
+const ASK_THE_DOCTOR: &str = "; `tenure doctor` looks closer";
+
 /// Why a command ended, for a person.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -33,6 +35,12 @@ impl Failure {
     /// What to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// As the doctor itself says it.
+    pub(crate) fn of_the_doctor(mut self) -> Failure {
+        self.hint = self.hint.map(|hint| hint.replace(ASK_THE_DOCTOR, ""));
         self
     }
 
@@ -79,11 +87,18 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
         let failure = Failure::new(FAILED, &error);
         match error.sqlstate() {
+            Some("3F000") => failure.hint("CREATE SCHEMA, and then `tenure init`, which creates the table"),
             _ if is_missing(&error) => failure.hint("`tenure init` creates the table"),
-            Some("42501") => failure
-                .hint("grant the role USAGE on the schema and SELECT, INSERT, UPDATE on the table; `tenure doctor` looks closer"),
-            Some("28P01" | "28000") => failure.hint("check the user and the password in the URL, or PGPASSWORD"),
-            _ if error.is_retryable() => failure.hint("this may pass by itself; `tenure doctor` looks closer"),
+            // A pooler's word, for whatever goes wrong at log-in.
+            Some("08P01") => failure
+                .hint("PgBouncer says so of every log-in that fails: check user, password and database"),
+            Some("42501") => failure.hint(format!(
+                "grant the role USAGE on the schema and SELECT, INSERT, UPDATE on the table{ASK_THE_DOCTOR}"
+            )),
+            Some("28P01" | "28000") => {
+                failure.hint("check the user and the password in the URL, or PGPASSWORD")
+            }
+            _ if error.is_retryable() => failure.hint(format!("this may pass by itself{ASK_THE_DOCTOR}")),
             _ => failure,
         }
     }

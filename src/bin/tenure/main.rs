@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         Command::Status(status) => status.run(),
         Command::Watch(watch) => watch.run(),
         Command::Resign(resign) => resign.run(),
-        Command::Doctor(doctor) => doctor.run(),
+        Command::Doctor(doctor) => doctor.run().map_err(Failure::of_the_doctor),
         Command::Completions(completions) => completions.run(),
     };
     ended.unwrap_or_else(|failure: Failure| failure.tell())

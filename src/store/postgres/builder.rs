@@ -1,6 +1,5 @@
 //! Settings of the store, checked before anything is sent.
 
-use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -10,6 +9,7 @@ use postgres::Socket;
 use postgres::tls::{MakeTlsConnect, TlsConnect};
 
 use super::PostgresStore;
+use super::config_error::PostgresConfigError;
 use super::connect::Opener;
 use super::dsn::Dsn;
 use super::engine::Engine;
@@ -17,54 +17,12 @@ use super::pool::OwnPool;
 use super::session::Source;
 use super::table::{DEFAULT_SCHEMA, DEFAULT_TABLE, Table};
 use super::tls::{Connector, Custom};
-use crate::store::StoreError;
+
 use crate::store::worker::Workers;
 
 pub(super) const DEFAULT_POOL_SIZE: u32 = 2;
 const MAX_POOL_SIZE: u32 = 64;
 const DEFAULT_APPLICATION_NAME: &str = "tenure";
-
-/// A setting of the store that can't be used, found before anything was sent. Never shows a password.
-///
-/// ```
-/// use tenure::PostgresStore;
-///
-/// let error = PostgresStore::builder("host=db").table("").build().unwrap_err();
-/// assert_eq!(error.field(), "table");
-/// assert_eq!(error.to_string(), "table is empty");
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PostgresConfigError {
-    field: &'static str,
-    complaint: String,
-}
-
-impl PostgresConfigError {
-    pub(super) fn new(field: &'static str, complaint: impl Into<String>) -> PostgresConfigError {
-        PostgresConfigError { field, complaint: complaint.into() }
-    }
-
-    /// The setting: one of the builder's, an option of the connection string, or `dsn` for all of that.
-    #[must_use]
-    pub fn field(&self) -> &'static str {
-        self.field
-    }
-}
-
-impl fmt::Display for PostgresConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.field, self.complaint)
-    }
-}
-
-impl Error for PostgresConfigError {}
-
-/// For functions that return the store's error for both: fatal.
-impl From<PostgresConfigError> for StoreError {
-    fn from(error: PostgresConfigError) -> StoreError {
-        StoreError::fatal(error.to_string()).with_source(error)
-    }
-}
 
 /// Where the connections come from.
 pub(super) enum Origin {
@@ -243,7 +201,7 @@ mod tests {
             assert!(!format!("{builder:?}").contains("S3cr3t"));
             let error = builder.build().unwrap_err();
             assert_eq!(error.field(), field);
-            assert!(StoreError::from(error).is_fatal());
+            assert!(crate::StoreError::from(error).is_fatal());
         }
         let store = builder().build().unwrap();
         assert!(!format!("{store:?}").contains("S3cr3t"), "{store:?}");

@@ -13,7 +13,7 @@ use std::time::Duration;
 use postgres::Config;
 use postgres::config::{LoadBalanceHosts, SslMode, SslNegotiation};
 
-use super::builder::PostgresConfigError;
+use super::config_error::PostgresConfigError;
 use super::tls::{self, Connector, Environment, Parameters, Security};
 
 /// One server of the connection string.
@@ -238,19 +238,46 @@ fn without_tls_options(
     Ok((rest, parameters))
 }
 
+/// What libpq or other clients take, and the driver does not.
+const FOREIGN: [&str; 20] = [
+    "client_encoding",
+    "connection_limit",
+    "currentSchema",
+    "fallback_application_name",
+    "gssdelegation",
+    "gssencmode",
+    "gsslib",
+    "krbsrvname",
+    "lock_timeout",
+    "max_protocol_version",
+    "min_protocol_version",
+    "passfile",
+    "pgbouncer",
+    "pool_size",
+    "replication",
+    "require_auth",
+    "schema",
+    "search_path",
+    "service",
+    "statement_timeout",
+];
+
 /// The driver's complaint; it names options, and sometimes a character of what it could not read.
 fn invalid(error: &postgres::Error) -> PostgresConfigError {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-    match cause.strip_prefix("invalid value for option ") {
-        Some(option) => {
-            PostgresConfigError::new("dsn", format!("has an invalid value for the option {option}"))
+    let complaint = match (cause.strip_prefix("invalid value for option "), cause.strip_prefix("unknown option ")) {
+        (Some(option), _) => format!("has an invalid value for the option {option}"),
+        (_, Some(option)) => {
+            // What it takes for the name of an option may be a part of a password in which something is not escaped.
+            let known = FOREIGN.into_iter().find(|foreign| *foreign == option.trim_matches('`'));
+            let named = known.map_or(" that is not known".to_owned(), |name| format!(", {name}, that is not supported"));
+            format!("has a parameter{named}: leave it out, or escape what is not meant as one (& in a URL is %26)")
         }
-        None => {
-            let complaint = "is neither a URL (postgres://user:password@host/database) nor a list of \
-                             keyword=value pairs that the driver knows";
-            PostgresConfigError::new("dsn", complaint)
-        }
-    }
+        _ => "is neither a URL (postgres://user:password@host/database) nor a list of keyword=value pairs that the driver \
+              can read"
+            .to_owned(),
+    };
+    PostgresConfigError::new("dsn", complaint)
 }
 
 /// An option of the string and its place there, separator included.

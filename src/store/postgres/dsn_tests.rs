@@ -136,3 +136,14 @@ fn mistakes_are_named_and_passwords_are_not() {
         assert!(!complaint.contains("S3cr3t"), "{complaint}");
     }
 }
+
+#[test]
+fn a_parameter_of_others_is_named_unless_it_may_be_a_piece_of_a_password() {
+    for name in ["gssencmode", "statement_timeout", "service"] {
+        let said = complaint(&format!("postgres://u@h/d?{name}=x"));
+        assert!(said.contains(name) && said.contains("not supported"), "{said}");
+    }
+    let said = complaint("postgres://u@h/d?password=a&S3cr3t=b");
+    assert!(said.contains("a parameter that is not known") && !said.contains("S3cr3t"), "{said}");
+    assert!(complaint("postgres://u@h:port/d").contains("dsn"));
+}

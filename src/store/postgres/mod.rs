@@ -15,6 +15,7 @@ use crate::lease::{Bid, Fence, Lease, Observation, Renewal};
 
 mod borrowed;
 mod builder;
+mod config_error;
 mod connect;
 mod connection;
 mod dsn;
@@ -31,7 +32,9 @@ mod sql;
 mod table;
 mod tls;
 
-pub use builder::{PostgresBuilder, PostgresConfigError};
+pub use builder::PostgresBuilder;
+pub use config_error::PostgresConfigError;
+
 pub use examine::{PostgresExamination, PostgresTable};
 
 use engine::{Call, Engine, Kind, Parameter};

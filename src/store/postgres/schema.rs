@@ -79,9 +79,9 @@ fn unfit(table: &Table, complaint: &str) -> StoreError {
     StoreError::fatal(format!("the table {table} can't carry elections: {complaint}"))
 }
 
-/// The table turned out to be one that a crash empties.
+/// The table turned out to be one that a crash empties: an object of the wrong kind.
 pub(super) fn unlogged(table: &Table) -> StoreError {
-    unfit(table, UNLOGGED)
+    unfit(table, UNLOGGED).with_sqlstate("42809")
 }
 
 /// What is there under the table's name.

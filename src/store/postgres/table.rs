@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::builder::PostgresConfigError;
+use super::config_error::PostgresConfigError;
 
 /// Where a schema is not named. Never left to `search_path`: behind a transaction pooler that may be whatever
 /// another client has left there.

@@ -9,7 +9,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::super::builder::PostgresConfigError;
+use super::super::config_error::PostgresConfigError;
 use super::{Mode, Parameters, error};
 
 /// Where the certificates come from that a server's own has to be signed by.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use postgres::config::ChannelBinding;
 
-use super::builder::PostgresConfigError;
+use super::config_error::PostgresConfigError;
 
 mod connector;
 #[cfg(feature = "tls")]

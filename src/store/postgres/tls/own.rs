@@ -9,7 +9,7 @@ use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::super::builder::PostgresConfigError;
+use super::super::config_error::PostgresConfigError;
 use super::connector::{self, Connector, Failure, Handshake};
 use super::files::{Files, Stamp};
 use super::verify::{Check, Context, Verifier};
