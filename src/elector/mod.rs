@@ -201,6 +201,11 @@ impl Elector {
         self.answered(answer.recv())
     }
 
+    /// Tells that something was reported since it was last read.
+    pub(crate) fn news(&self) -> Receiver<Event> {
+        self.engine().shared.reporter.wake_ups()
+    }
+
     /// Who led by the last answer.
     pub(crate) fn observed_leader(&self) -> Option<Leader> {
         self.engine().shared.snapshot.lock().leader.clone()
