@@ -7,12 +7,15 @@ use crate::event::Operation;
 use crate::lease::{Bid, Lease, LeaseTimes, Observation, Renewal, Timestamp};
 use crate::status::Role;
 
+/// What is made of a renewal that was granted.
+type Answering = fn(Lease) -> Option<Lease>;
+
 /// Renewals wait until they are told what becomes of them.
 #[derive(Debug)]
 struct Staged {
     memory: MemoryStore,
     asked: Sender<()>,
-    answers: Receiver<fn(Lease) -> Option<Lease>>,
+    answers: Receiver<Answering>,
 }
 
 impl Store for Staged {
@@ -35,7 +38,7 @@ impl Store for Staged {
 struct Stage {
     elector: Elector,
     asked: Receiver<()>,
-    answers: Sender<fn(Lease) -> Option<Lease>>,
+    answers: Sender<Answering>,
 }
 
 fn staged() -> Stage {
@@ -54,7 +57,7 @@ fn others_lease(fence: i64) -> Lease {
 
 #[test]
 fn rule_18_a_term_that_was_refused_or_broken_is_over_before_anything_is_written_down() {
-    let answers: [(fn(Lease) -> Option<Lease>, LossCause); 3] = [
+    let answers: [(Answering, LossCause); 3] = [
         (|_| None, LossCause::Superseded),
         (|_| Some(others_lease(9)), LossCause::Superseded),
         (|_| panic!("the store is broken"), LossCause::Failed),
