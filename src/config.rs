@@ -346,6 +346,20 @@ impl ConfigBuilder {
     /// database's clock, while all others have to wait for it anyway. After a resignation it waits like everybody.
     ///
     /// Defaults to zero.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tenure::{Config, Elector, MemoryStore};
+    ///
+    /// let store = MemoryStore::new();
+    /// let spare = Config::builder("gateway").takeover_delay(Duration::from_secs(15)).build()?;
+    /// let spare = Elector::start(store.clone(), spare)?;
+    /// let preferred = Elector::start(store, Config::builder("gateway").build()?)?;
+    /// // The lease is free, and left to others.
+    /// assert!(spare.wait_for_leadership_timeout(Duration::from_millis(50)).is_err());
+    /// let _guard = preferred.wait_for_leadership()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn takeover_delay(mut self, delay: Duration) -> Self {
         self.takeover_delay = delay;
         self
@@ -355,9 +369,31 @@ impl ConfigBuilder {
     /// [`Elector`](crate::Elector) handle of it lives, so that [`status`](crate::Elector::status) and
     /// [`events`](crate::Elector::events) tell who leads. It writes nothing, needs no right to write, and refuses to
     /// campaign ([`CampaignError::Observer`](crate::CampaignError::Observer),
-    /// [`RunError::Observer`](crate::RunError::Observer)). The settings of leaders and candidates mean nothing to it.
+    /// [`RunError::Observer`](crate::RunError::Observer)). The settings that are for leading and for taking over mean
+    /// nothing to it, though they are checked. A store that fails it rides out, whatever the error.
     ///
     /// Defaults to false.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tenure::{Config, Elector, Event, MemoryStore};
+    ///
+    /// let store = MemoryStore::new();
+    /// let watching = Config::builder("gateway").observer(true).retry_period(Duration::from_millis(5));
+    /// let observer = Elector::start(store.clone(), watching.build()?)?;
+    /// let news = observer.events();
+    ///
+    /// let config = Config::builder("gateway").payload("10.0.0.7:8080").build()?;
+    /// let leader = Elector::start(store, config)?;
+    /// let _guard = leader.wait_for_leadership()?;
+    /// let seen = news.iter().find_map(|event| match event {
+    ///     Event::Observed { leader, .. } => leader.payload,
+    ///     _ => None,
+    /// });
+    /// assert_eq!(seen.as_deref(), Some(&b"10.0.0.7:8080"[..]));
+    /// assert!(observer.wait_for_leadership().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn observer(mut self, observer: bool) -> Self {
         self.observer = observer;
         self

@@ -110,7 +110,8 @@ pub enum Event {
         /// The new term's fence.
         fence: Fence,
     },
-    /// A renewal succeeded. The one event of a day on which nothing happens, so a reader who lags behind by 128
+    /// A renewal succeeded, and the term goes on. (What keeps the lease of a term that is over, while its work winds
+    /// down, is only counted.) The one event of a day on which nothing happens, so a reader who lags behind by 128
     /// events or more misses renewals, uncounted, before it misses anything else.
     #[non_exhaustive]
     Renewed {

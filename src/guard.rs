@@ -222,6 +222,11 @@ impl Term {
         &self.entry
     }
 
+    /// Whether somebody has ended it or found it over. Reads no clock.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.live.is_sealed()
+    }
+
     pub(crate) fn extend(&self, deadline: Time) -> Result<(), LossCause> {
         self.live.extend(|| self.clock.now(), deadline)
     }

@@ -198,6 +198,23 @@ pub struct LeaseTimes {
 }
 
 /// The lease: an election's row, read together with the database's clock.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure::{Config, Elector, MemoryStore, Store};
+///
+/// let store = MemoryStore::new();
+/// let elector = Elector::start(store.clone(), Config::builder("billing").build()?)?;
+/// let guard = elector.wait_for_leadership()?;
+/// let seen = store.observe("billing", Duration::from_secs(2))?;
+/// let lease = seen.lease().expect("somebody led");
+/// assert!(lease.held_by(elector.identity().as_str()) && !lease.is_expired());
+/// assert_eq!((lease.fence(), lease.length()), (guard.fence(), Duration::from_secs(15)));
+/// guard.resign()?;
+/// let seen = store.observe("billing", Duration::from_secs(2))?;
+/// assert!(seen.lease().is_some_and(|lease| lease.is_released()), "the row is kept, with its fence");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     name: String,

@@ -52,7 +52,7 @@
 //!
 //! `postgres` (default): the store in a PostgreSQL table, `PostgresStore`. `tls`: encrypted connections to it, with rustls.
 //! `sqlite`: the store in a file, `SqliteStore`, for the processes of one host. `cli`: the command `tenure`. `testing`:
-//! the acceptance suite for authors of stores, and a clock set by hand.
+//! the acceptance suite for authors of stores, the simulation, and a clock set by hand.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]

@@ -45,7 +45,8 @@ pub struct Status {
     pub identity: Identity,
     /// The fence of its term while it leads.
     pub fence: Option<Fence>,
-    /// Who led by the last answer of the store; `None` where nobody did.
+    /// Who led by the last answer of the store, perhaps this participant; `None` where nobody did, or nothing was
+    /// answered yet. It is as old as `observed_age` says: an idle participant does not look.
     pub leader: Option<String>,
     /// The fence of that term.
     pub leader_fence: Option<Fence>,
@@ -69,7 +70,7 @@ pub struct Status {
     pub terms: u64,
     /// Terms that have ended so far, by cause. A term is counted when the watchdog has reported its end.
     pub losses: Losses,
-    /// Renewals that succeeded so far.
+    /// Renewals that succeeded so far, also those that keep the lease while the work of a stopped term winds down.
     pub renewals: u64,
     /// From the request to its answer, for the renewal that last succeeded.
     pub round_trip: Option<Duration>,

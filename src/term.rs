@@ -116,6 +116,11 @@ impl AtomicTerm {
         cause_of(word).is_none() && now.as_nanos() < word
     }
 
+    /// Whether somebody has ended the term or found it over; a term whose deadline nobody has compared yet is not.
+    pub(crate) fn is_sealed(&self) -> bool {
+        cause_of(self.word.load(Ordering::Acquire)).is_some()
+    }
+
     /// Moves the deadline, unless the term is over. The new deadline may be earlier than the old one.
     pub(crate) fn extend(&self, now: impl Fn() -> Time, deadline: Time) -> Result<(), LossCause> {
         self.replace(now, word_of_deadline(deadline))
@@ -193,9 +198,10 @@ mod tests {
         let term = term(100);
         assert!(term.is_live_at(at(99)));
         assert!(!term.is_live_at(at(100)) && !term.is_live_at(at(101)));
+        assert!(!term.is_sealed());
         assert_eq!(term.check(|| at(99)), Ok(at(100)), "nobody was told");
         term.seal(|| at(1), LossCause::Resigned).unwrap();
-        assert!(!term.is_live_at(at(2)));
+        assert!(!term.is_live_at(at(2)) && term.is_sealed());
     }
 
     #[test]

@@ -81,6 +81,15 @@ fn nanos(duration: Duration) -> u64 {
 ///
 /// An implementation must never go backwards, and must go on while the machine is suspended: a clock that
 /// stops makes a leader believe in a lease that the database has long given to somebody else.
+/// [`SystemClock`] is right for all programs; `ManualClock` (feature `testing`) is for tests.
+///
+/// ```
+/// use tenure::{Clock, SystemClock};
+///
+/// let clock = SystemClock::new();
+/// let sent = clock.now();
+/// assert!(clock.now() >= sent);
+/// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The current instant. Must not block and must not allocate; it is called by every
     /// [`LeaderGuard::check`](crate::LeaderGuard::check).

@@ -216,3 +216,47 @@ fn every_page_of_the_manual_is_listed() {
         }
     }
 }
+
+/// What a heading is called in a link, on the pages of rustdoc and of forges alike.
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase().replace(' ', "-");
+    kept.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+}
+
+/// The anchors of the headings in `text`, whose lines begin with `before`.
+fn anchors(text: &str, before: &str) -> Vec<String> {
+    let heading =
+        |line: &str| Some(line.strip_prefix(before)?.strip_prefix('#')?.trim_start_matches('#').to_owned());
+    text.lines().filter_map(heading).map(|heading| anchor(heading.trim())).collect()
+}
+
+#[test]
+fn every_link_to_a_heading_leads_to_one() {
+    let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs");
+    let page = |name: &str| std::fs::read_to_string(pages.join(format!("{name}.rs"))).unwrap();
+    let (own, mut links) = (anchors(README, ""), 0);
+    for target in README.split("](#").skip(1).filter_map(|rest| rest.split(')').next()) {
+        links += 1;
+        assert!(own.iter().any(|anchor| anchor == target), "README: {target} is not in {own:?}");
+    }
+    for entry in std::fs::read_dir(&pages).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        for target in text.split("](super::").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let Some((name, target)) = target.split_once('#') else { continue };
+            links += 1;
+            let there = anchors(&page(name), "//! ");
+            assert!(there.iter().any(|anchor| anchor == target), "{name}: {target} is not in {there:?}");
+        }
+    }
+    assert!(links >= 10, "only {links} links were found");
+}
+
+#[test]
+fn every_example_is_named() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for entry in std::fs::read_dir(root.join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(README.contains(&format!("| `{name}` |")), "{name}");
+    }
+}

@@ -79,7 +79,9 @@
 //! which holds as long as the candidate's clock runs at most 2.6 % faster than the leader's. That is A2. The database's
 //! clock has no part in this but for the credit, and the credit is bounded, whatever that clock says.
 //!
-//! The candidate's own term begins after that: at the answer to its acquire, which was sent after the wait.
+//! The candidate's own term begins after that: at the answer to its acquire, which was sent after the wait. A
+//! [takeover delay](crate::ConfigBuilder::takeover_delay) comes on top of the wait, and an
+//! [observer](crate::ConfigBuilder::observer) acquires nothing.
 //!
 //! # Step 4: where the candidate need not wait
 //!

@@ -201,8 +201,10 @@
 //! # Preferred participants
 //!
 //! Where one region shall lead only if no other one does, give its participants a
-//! [`takeover_delay`](crate::ConfigBuilder::takeover_delay): for so long they leave a lease that is free to others. It is
-//! a preference, not a promise, and never shortens what rule 10 has them wait for.
+//! [`takeover_delay`](crate::ConfigBuilder::takeover_delay): for so long they leave a lease that is free to others. Make
+//! it longer than the others' `retry_period` and three calls to the database, so that these have had their look. It is
+//! a preference, not a promise, and never shortens what rule 10 has them wait for. Where only they are left, nobody leads
+//! for so much longer.
 //!
 //! ```
 //! use std::time::Duration;
@@ -247,6 +249,41 @@
 //!
 //! What was read is a hint: by the time it is used, somebody else may lead. So whoever is called should check its own
 //! term, and refuse where it does not lead. Put no secrets there.
+//!
+//! # Learning what happened
+//!
+//! [`status`](crate::Elector::status) is the state at this moment and what was counted so far, for health pages and
+//! metrics. [`events`](crate::Elector::events) tells what happens, one thing after the other: which error a term was lost
+//! to, who took over, how a release ended. The log has the same as text and as key-values.
+//!
+//! ```
+//! use tenure::{Config, Elector, Event, MemoryStore};
+//!
+//! let elector = Elector::start(MemoryStore::new(), Config::builder("invoice-reconciler").build()?)?;
+//! let events = elector.events(); // from now on
+//! let reader = std::thread::spawn(move || {
+//!     let mut told = Vec::new();
+//!     // Ends when the elector has ended.
+//!     for event in events {
+//!         match event {
+//!             Event::Elected { fence, .. } => told.push(format!("leads with {fence}")),
+//!             Event::Lost { cause, error, .. } => told.push(format!("lost: {cause}, {error:?}")),
+//!             Event::Failed { operation, error, .. } => told.push(format!("{operation}: {error}")),
+//!             _ => {} // there will be more kinds
+//!         }
+//!     }
+//!     told
+//! });
+//! elector.wait_for_leadership()?.resign()?;
+//! elector.stop();
+//! assert_eq!(reader.join().unwrap(), ["leads with 1", "lost: resigned, None"]);
+//! assert_eq!(elector.status().losses.resigned, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A reader never holds the elector up: one that is 256 events behind misses the next ones, and
+//! [`Status::events_dropped`](crate::Status::events_dropped) counts them. Decide nothing by an event or a status: by the
+//! time it is read, things may have moved on.
 //!
 //! # Ending
 //!
@@ -358,6 +395,7 @@
 //!
 //! # Before production
 //!
+//! - `tenure doctor`, run as the role that the service has, finds nothing unsafe and nothing broken.
 //! - A sink for the `log` crate is installed, and somebody sees warnings of the target `tenure`.
 //! - The role has the rights that it needs and no others: `USAGE` on the schema, `SELECT, INSERT, UPDATE` on the table.
 //! - Writes carry the fence, or go through the fenced commit.

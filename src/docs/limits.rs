@@ -60,6 +60,9 @@
 //! # Not done
 //!
 //! - No queue: whoever waits longest has no precedence. A participant that has just resigned lets others go first.
+//! - No precedence: a `takeover_delay` lets others go first, and takes nothing back from a leader that is there.
+//! - Observers look, they are not told: a term that begins and ends between two looks is not seen, nor is one whose
+//!   event a slow reader has missed.
 //! - No several leaders (semaphores), no shared and exclusive locks. Several elections side by side are fine.
 //! - No async interface: see [the guide](super::guide#in-an-async-program).
 //! - A payload is at most 64 KiB, a name 255 bytes, a label 128 bytes, a lease 31 days; the shortest duration is 1 ms.

@@ -13,8 +13,10 @@
 //! `holder` is the label (host name and process id, unless set) and a random part. `live` is the row's view: a leader
 //! steps down a `safety_margin` before its lease expires. A row whose `expires_at` is the epoch was released.
 //!
-//! From inside a program, [`status`](crate::Elector::status) says it without asking the database, and
-//! [`Store::observe`](crate::Store::observe) asks it.
+//! `tenure status` shows the same of all elections, and `tenure watch` follows them; both only read. From inside a
+//! program, [`status`](crate::Elector::status) says it without asking the database,
+//! [`Store::observe`](crate::Store::observe) asks it once, and an [`observer`](crate::ConfigBuilder::observer) goes on
+//! looking, for programs that do not take part.
 //!
 //! # A forced hand-over
 //!
@@ -116,7 +118,7 @@
 //! ```
 //!
 //! Of each participant, from [`status`](crate::Elector::status); the example `prometheus` serves all of it, with alert rules
-//! for the default timings. What is worth an alert:
+//! for the default timings. Counters count from the start of the participant. What is worth an alert:
 //!
 //! | number | |
 //! | --- | --- |
@@ -143,13 +145,13 @@
 //! | line | level | meaning, and what to do |
 //! | --- | --- | --- |
 //! | `elected, fence N` | info | this participant leads |
-//! | `HOLDER leads, fence N` | info | an observation showed another term than before, perhaps its own |
+//! | `HOLDER leads, fence N` | info | an observation showed another participant's term than the one before |
 //! | `the term with fence N is over: resigned` | info | the guard was dropped, or the callback has returned |
 //! | `the term with fence N is over: the elector was stopped` | info | `stop` or `shutdown` |
 //! | `the lease with fence N was released` | info | the next one may lead at once |
 //! | `the lease with fence N may not have been released, it expires by itself: ...` | warn | the others wait for up to a lease |
 //! | `nobody leads; before, HOLDER did, fence N` | info | the lease was released or has run out, and nobody has taken it |
-//! | `HOLDER publishes something else` | info | the leader has changed its payload |
+//! | `HOLDER publishes something else` | debug | the leader has changed its payload |
 //! | `the term with fence N is over: the deadline passed without a renewal` | warn | no renewal was answered in time. Where that is known the line goes on: `the last renewal failed: ...`, or `this process stood still for T`: look at its processor time, and for suspends |
 //! | `the term with fence N is over: the database refused the renewal` | warn | the row is another one's: a forced hand-over, a restore, a leap of the database's clock, or the fenced commit found it so |
 //! | `the term with fence N is over: something in this process panicked` | warn | a callback, the work under a guard, or a store; the panic is in your own log |
@@ -163,11 +165,12 @@
 //! | `the database server does not show its timeline ...` | warn | once; grant the two functions that it names, or read [`limits`](super::limits) |
 //!
 //! Terms, leaders and hand-overs are `info`, what somebody should look at is `warn`, campaigns are `debug`, renewals and looks
-//! are `trace`. Each record has its values as key-values too, for sinks that understand them:
+//! are `trace`. The last line of the table is the store's and tells of no election; each other record has its values as
+//! key-values too, for sinks that understand them:
 //!
 //! | key | |
 //! | --- | --- |
-//! | `election`, `identity` | of this participant, on every record |
+//! | `election`, `identity` | of this participant, on each of these records |
 //! | `event` | `elected`, `lost`, `released`, `release_failed`, `observed`, `published`, `vacant`, `failed`, `recovered`, `clock_stepped`, `fence_regressed`, `row_gone`, `timeline_changed`, `useless_grant`; `campaign_started`, `campaign_ended`; `renewed`, `answered` |
 //! | `fence`, `holder` | of the term that is told of; `seen`: the highest fence before it went back |
 //! | `cause` | of a `lost` term: `expired`, `superseded`, `resigned`, `stopped`, `failed` |
@@ -190,13 +193,14 @@
 //! | none | no connection, a lost one, or a time-out; the text says which | yes |
 //!
 //! What does not pass by itself is returned by [`wait_for_leadership`](crate::Elector::wait_for_leadership) at once.
-//! [`run`](crate::Elector::run) goes on trying: there the log and the status are the only ones that tell.
-//!
+//! [`run`](crate::Elector::run) goes on trying, and so does an observer: there the log, the events and the status are the
+//! only ones that tell.
 //!
 //! # Upgrades and changes
 //!
 //! - **A new version of your program**: one instance after the other, each ended in order. Every hand-over costs one
 //!   look.
+//! - **Another `takeover_delay`**: likewise. It is this participant's own, and the others know nothing of it.
 //! - **Other timings**: likewise. Each version of the row has its own length, and that is what the others wait for.
 //! - **Another name for the election, another table or database**: that is another election. Two fleets would have a
 //!   leader each, and its fences begin again. Stop all, wait for one lease, copy the row or set

@@ -163,6 +163,10 @@ impl HoldOff {
 
     /// One of the participant's own writes was answered with the state that it left.
     pub(crate) fn wrote(&mut self, received: Time, lease: &Lease) -> Vec<Disturbance> {
+        if !lease.held_by(&self.settings.identity) {
+            // No store may answer so. Where one does, it shows what somebody else wrote.
+            return self.observed(received, &Observation::of(lease.clone()));
+        }
         let mut found = Vec::new();
         self.see_timeline(received, lease.timeline(), &mut found);
         self.remember(lease);

@@ -330,8 +330,11 @@ impl Election {
         }
         let Phase::Holding(holding) = &self.phase else { return };
         let mut holding = holding.clone();
+        if let Some(cause) = self.ended_by(holding.fence, answer.as_ref().map(Option::as_ref)) {
+            return self.lose(now, &holding, cause, step);
+        }
         match answer {
-            Ok(Some(lease)) if lease.fence() == holding.fence && lease.held_by(&self.settings.identity) => {
+            Ok(Some(lease)) => {
                 holding.deadline = self.deadline(sent_at, &lease);
                 holding.renew_at = sent_at + self.settings.renew_interval;
                 if !holding.winding_down {
@@ -340,12 +343,25 @@ impl Election {
                 }
                 self.phase = Phase::Holding(holding);
             }
-            Ok(_) => self.lose(now, &holding, LossCause::Superseded, step),
-            Err(Trouble::Panic) => self.lose(now, &holding, LossCause::Failed, step),
-            Err(Trouble::Error) => {
+            _ => {
                 holding.renew_at = now + self.settings.retry_delay;
                 self.phase = Phase::Holding(holding);
             }
+        }
+    }
+
+    /// Why a term is over by an answer to its renewal, if it is. Whoever has the answer may ask before it is fed, to
+    /// end the term before anything else is done about it (rule 18).
+    pub(crate) fn ended_by(
+        &self,
+        term: Fence,
+        answer: Result<Option<&Lease>, &Trouble>,
+    ) -> Option<LossCause> {
+        match answer {
+            Ok(Some(lease)) if lease.fence() == term && lease.held_by(&self.settings.identity) => None,
+            Ok(_) => Some(LossCause::Superseded),
+            Err(Trouble::Panic) => Some(LossCause::Failed),
+            Err(Trouble::Error) => None,
         }
     }
 

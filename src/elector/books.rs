@@ -70,14 +70,11 @@ impl Books {
     }
 
     /// A term is about to begin.
-    pub(super) fn elected(&self, fence: Fence, sent: Time, no_overrun: bool) {
+    pub(super) fn elected(&self, fence: Fence, sent: Time) {
         self.report(Event::Elected { fence });
         drop(self.write(|snapshot| {
             snapshot.terms += 1;
             snapshot.renewed_at = Some(sent);
-            if no_overrun {
-                snapshot.overrun_since = None;
-            }
             snapshot.release_error.take()
         }));
     }
@@ -139,8 +136,11 @@ impl Books {
     /// How the release of a lease ended.
     pub(super) fn released(&self, fence: Fence, failure: Option<StoreError>, took: Duration) {
         let kept = failure.clone();
+        let identity = self.shared.identity.as_str();
+        // Somebody else may lead by now.
+        let own = |leader: &mut Leader| leader.fence == fence && leader.holder == identity;
         drop(self.write(|snapshot| {
-            let leader = if kept.is_none() { snapshot.leader.take() } else { None };
+            let leader = if kept.is_none() { snapshot.leader.take_if(own) } else { None };
             (leader, std::mem::replace(&mut snapshot.release_error, kept))
         }));
         self.report(match failure {

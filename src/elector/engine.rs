@@ -67,11 +67,13 @@ impl Engine {
             stop_seen,
         });
         // If the second thread can't be had, the first ends by itself: its inbox is dropped.
-        let dog = Watchdog { inbox: watchdog_inbox, clock, reporter };
+        let dog = Watchdog { inbox: watchdog_inbox, clock, reporter: reporter.clone() };
         let (still_running, done) = bounded::<Infallible>(0);
         let also_running = still_running.clone();
         spawn("tenure-watchdog", move || {
             dog.run();
+            // The renewal thread ends first, and nobody else reports anything.
+            reporter.close();
             drop(also_running);
         })?;
         let (inbox, messages) = unbounded();
@@ -136,7 +138,9 @@ impl Engine {
         let known = {
             let mut known = shared.snapshot.lock();
             // The renewal thread writes these down, too, but it may be waiting for a store that never answers.
-            if term.is_none() && shared.is_held() {
+            // Asked again, and without the clock: a term may have begun since.
+            let over = shared.current.load().as_ref().is_some_and(|term| term.is_sealed());
+            if over && shared.is_held() {
                 known.overrun_since.get_or_insert(now);
             }
             let role = shared.role(term.is_some(), &known);

@@ -34,6 +34,23 @@ impl std::error::Error for StartError {
 }
 
 /// Why a wait for leadership ended without it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure::{CampaignError, Config, Elector, MemoryStore};
+///
+/// let store = MemoryStore::new();
+/// let first = Elector::start(store.clone(), Config::builder("billing").build()?)?;
+/// let second = Elector::start(store, Config::builder("billing").build()?)?;
+/// let _guard = first.wait_for_leadership()?;
+/// match second.wait_for_leadership_timeout(Duration::from_millis(20)) {
+///     Ok(guard) => unreachable!("two leaders: {guard:?}"),
+///     Err(CampaignError::TimedOut) => println!("somebody else leads"),
+///     Err(CampaignError::Stopped) => println!("the program ends"),
+///     Err(error) => return Err(error.into()), // a person has to mend something
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CampaignError {

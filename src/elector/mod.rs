@@ -37,11 +37,13 @@ type Answer = Result<(Term, Hold), StoreError>;
 /// One participant in one election. A cheap handle: clones share the participant, its two threads and its term.
 ///
 /// It wants the lease only while somebody waits for leadership, holds a [`LeaderGuard`] or runs
-/// [`run`](Elector::run); otherwise it is silent, unless it is an
-/// [observer](crate::ConfigBuilder::observer), which looks at the lease all the time and never wants it. Dropping the last handle ends the threads. If no guard is
-/// held it waits, for an operation timeout at most, until a release that is under way is done, so that a
-/// program which drops its guard and returns from `main` does hand over at once. (A program that leaves
-/// through `std::process::exit`, or keeps its guard in a `static`, hands over as if it had crashed.)
+/// [`run`](Elector::run); otherwise it is silent, unless it is an [observer](crate::ConfigBuilder::observer), which
+/// looks at the lease all the time and never wants it.
+///
+/// Dropping the last handle ends the threads. If no guard is held it waits, for about an operation timeout at most,
+/// until a release that is under way is done, so that a program which drops its guard and returns from `main` does
+/// hand over at once. (A program that leaves through `std::process::exit`, or keeps its guard in a `static`, hands
+/// over as if it had crashed.)
 ///
 /// ```
 /// use std::time::Duration;
@@ -201,6 +203,11 @@ impl Elector {
         self.answered(answer.recv())
     }
 
+    /// Tells that something was reported since it was last read.
+    pub(crate) fn news(&self) -> Receiver<Event> {
+        self.engine().shared.reporter.wake_ups()
+    }
+
     /// Who led by the last answer.
     pub(crate) fn observed_leader(&self) -> Option<Leader> {
         self.engine().shared.snapshot.lock().leader.clone()
@@ -235,15 +242,17 @@ impl Elector {
         &self.engine().shared.config
     }
 
-    /// What the participant knows and does. Does not ask the store.
+    /// What the participant knows and does. Does not ask the store, and waits for nobody who does.
     #[must_use]
     pub fn status(&self) -> Status {
         self.engine().status()
     }
 
-    /// Reports from now on; see [`Event`]. Each call makes a reader of its own, which may lag 256 events behind before
-    /// it misses some; they are counted in [`Status::events_dropped`]. Readers never hold the elector up. The channel
-    /// is disconnected when the elector's threads have ended.
+    /// Reports from now on; see [`Event`], which has an example. Each call makes a reader of its own, which may lag 256
+    /// events behind before it misses some; they are counted in [`Status::events_dropped`]. (Of
+    /// [renewals](Event::Renewed) it misses some earlier, uncounted.) Readers never hold the elector up, and one that is
+    /// dropped is forgotten. The channel is disconnected when the elector's threads have ended, after [`stop`](Self::stop)
+    /// or with the last handle, and what was reported before has been read.
     #[must_use]
     pub fn events(&self) -> Receiver<Event> {
         self.engine().shared.reporter.subscribe()

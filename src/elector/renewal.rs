@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::election::{Call, Election, Input, Settings, TermChange, Trouble};
 use crate::event::Operation;
 use crate::guard::{Entry, Hold, PublishError, Term, WAIT_SLICE};
-use crate::lease::{Bid, Fence, Renewal};
+use crate::lease::{Bid, Fence, Lease, Renewal};
 use crate::store::{Store, StoreError};
 use crate::term::LossCause;
 use crate::time::Time;
@@ -281,12 +281,16 @@ impl Renewing {
         let (term, watched) = Term::begin(fence, deadline, self.entry.clone(), self.shared.clock.clone());
         self.payload = self.shared.config.payload().map(<[u8]>::to_vec);
         // Counted before the watchdog can count its end.
-        self.books.elected(fence, self.sent_at, self.held.is_empty());
+        self.books.elected(fence, self.sent_at);
         if self.shared.watchdog.send(Watch::Term(watched)).is_err() {
             // Without a watchdog there is no term.
             let _ = term.seal(LossCause::Failed);
         }
         self.shared.current.store(Some(Arc::new(term.clone())));
+        // From here on whoever asks for the status sees that the last term is live; before, that nobody holds it.
+        if self.held.is_empty() {
+            self.books.overruns_no_more();
+        }
         if self.shared.is_stopped() {
             self.shared.end(&term, LossCause::Stopped);
         }
@@ -339,13 +343,16 @@ impl Renewing {
                 let renewal =
                     Renewal::new(name, holder, fence, lease_duration).payload(self.payload.as_deref());
                 let answer = guarded(|| self.store.renew(&renewal, timeout));
-                match &answer {
-                    Ok(Some(lease)) => {
-                        self.books.saw(Some(lease));
+                if let Err((error, _)) = &answer {
+                    // No more than a word to the watchdog, which tells of the end and has to know why.
+                    self.books.not_renewed(fence, error);
+                }
+                let over = self.end_if_over(fence, &answer);
+                if let Ok(Some(lease)) = &answer {
+                    self.books.saw(Some(lease));
+                    if !over {
                         self.books.renewed(fence, sent, self.took());
                     }
-                    Ok(None) => {}
-                    Err((error, _)) => self.books.not_renewed(fence, error),
                 }
                 self.last_renewal = Some(answer.as_ref().map(drop).map_err(|(e, _)| e.clone()));
                 Input::Renewed(self.judge(Operation::Renew, answer))
@@ -361,6 +368,16 @@ impl Renewing {
                 Input::Released
             }
         }
+    }
+
+    /// Rule 18: a term that is over by this answer ends first. The books, and what is asked of them, come later.
+    fn end_if_over(&self, fence: Fence, answer: &Result<Option<Lease>, (StoreError, Trouble)>) -> bool {
+        let answer = answer.as_ref().map(Option::as_ref).map_err(|(_, trouble)| trouble);
+        let cause = self.election.ended_by(fence, answer);
+        if let (Some(cause), Some(term)) = (cause, self.current(fence)) {
+            self.shared.end(&term, cause);
+        }
+        cause.is_some()
     }
 
     /// Since the call was sent.

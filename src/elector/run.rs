@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select};
 use parking_lot::Mutex;
 
 use crate::callbacks::{Callbacks, RunError, panic_text};
+use crate::event::Leader;
 use crate::guard::Term;
 use crate::term::LossCause;
 
@@ -110,12 +111,12 @@ struct Announcer<'a, C> {
 impl<C: Callbacks> Announcer<'_, C> {
     /// Ends when `finish` is disconnected. Drops `intact` when the callback panicked.
     fn run(&self, finish: &Receiver<Infallible>, intact: Sender<Infallible>) {
-        let events = self.elector.events();
-        let mut told = None;
+        let news = self.elector.news();
+        let mut told: Option<Leader> = None;
         loop {
             let leader = self.elector.observed_leader();
-            if let Some(leader) = leader.filter(|l| told != Some(l.fence)) {
-                told = Some(leader.fence);
+            if let Some(leader) = leader.filter(|l| !told.as_ref().is_some_and(|told| told.same_term(l))) {
+                told = Some(leader.clone());
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.callbacks.new_leader(&leader))) {
                     *self.panicked.lock() = Some(panicked("new_leader", &*panic));
                     drop(intact);
@@ -126,7 +127,7 @@ impl<C: Callbacks> Announcer<'_, C> {
                 }
             }
             select! {
-                recv(events) -> event => if event.is_err() { return },
+                recv(news) -> event => if event.is_err() { return },
                 recv(finish) -> _ => return,
             }
         }

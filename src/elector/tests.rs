@@ -4,6 +4,8 @@ use super::*;
 use crate::guard::PublishError;
 use crate::store::MemoryStore;
 
+mod reports;
+
 const BOUND: Duration = Duration::from_secs(30);
 const NAME: &str = "election";
 

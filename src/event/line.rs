@@ -223,3 +223,6 @@ impl Event {
         fields
     }
 }
+
+#[cfg(test)]
+mod tests;

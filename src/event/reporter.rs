@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use log::{Level, STATIC_MAX_LEVEL};
 
@@ -24,7 +24,8 @@ const RENEWALS: usize = 128;
 pub(crate) struct Reporter {
     election: Arc<str>,
     identity: Arc<str>,
-    subscribers: ArcSwap<Vec<Sender<Event>>>,
+    /// `None`: there will be no more reports.
+    readers: ArcSwapOption<Vec<Reader>>,
     log: Sender<LogLine>,
     dropped: AtomicU64,
     lines_dropped: AtomicU64,
@@ -36,13 +37,21 @@ pub(crate) struct Reporter {
     failed: AtomicU64,
 }
 
+/// A reader of the reports.
+#[derive(Clone, Debug)]
+struct Reader {
+    sender: Sender<Event>,
+    /// Whether what it misses is counted.
+    counts: bool,
+}
+
 impl Reporter {
     /// Starts the process's log thread if need be.
     pub(crate) fn new(election: &str, identity: &str) -> std::io::Result<Reporter> {
         Ok(Reporter {
             election: election.into(),
             identity: identity.into(),
-            subscribers: ArcSwap::default(),
+            readers: ArcSwapOption::from_pointee(Vec::new()),
             log: log_thread()?,
             dropped: AtomicU64::new(0),
             lines_dropped: AtomicU64::new(0),
@@ -54,14 +63,32 @@ impl Reporter {
         })
     }
 
+    /// Every report from now on.
     pub(crate) fn subscribe(&self) -> Receiver<Event> {
-        let (sender, receiver) = bounded(EVENTS);
-        self.subscribers.rcu(|all| {
-            let mut all = Vec::clone(all);
-            all.push(sender.clone());
-            all
+        self.add(EVENTS, true)
+    }
+
+    /// For whoever only has to know that something was reported since it last looked.
+    pub(crate) fn wake_ups(&self) -> Receiver<Event> {
+        self.add(1, false)
+    }
+
+    fn add(&self, room: usize, counts: bool) -> Receiver<Event> {
+        let (sender, receiver) = bounded(room);
+        self.change(|all| {
+            let new = Reader { sender: sender.clone(), counts };
+            all.iter().cloned().chain([new]).collect()
         });
         receiver
+    }
+
+    fn change(&self, change: impl Fn(&[Reader]) -> Vec<Reader>) {
+        self.readers.rcu(|all| all.as_ref().map(|all| Arc::new(change(all))));
+    }
+
+    /// The last report was made: readers get what is on its way to them, and then the end.
+    pub(crate) fn close(&self) {
+        self.readers.store(None);
     }
 
     pub(crate) fn report(&self, event: Event) {
@@ -72,21 +99,21 @@ impl Reporter {
         self.log(event.level(), || (event.text(), event.fields()));
         let routine = matches!(event, Event::Renewed { .. });
         let mut gone: Vec<Sender<Event>> = Vec::new();
-        for subscriber in self.subscribers.load().iter() {
-            if routine && subscriber.len() >= RENEWALS {
+        for Reader { sender, counts } in self.readers.load().iter().flat_map(|all| all.iter()) {
+            if routine && sender.len() >= RENEWALS {
                 continue;
             }
-            match subscriber.try_send(event.clone()) {
+            match sender.try_send(event.clone()) {
                 Ok(()) => {}
                 Err(TrySendError::Full(_)) => {
-                    self.dropped.fetch_add(1, Ordering::Relaxed);
+                    self.dropped.fetch_add(u64::from(*counts), Ordering::Relaxed);
                 }
-                Err(TrySendError::Disconnected(_)) => gone.push(subscriber.clone()),
+                Err(TrySendError::Disconnected(_)) => gone.push(sender.clone()),
             }
         }
         if !gone.is_empty() {
-            let kept = |s: &&Sender<Event>| !gone.iter().any(|g| g.same_channel(s));
-            self.subscribers.rcu(|all| all.iter().filter(kept).cloned().collect::<Vec<_>>());
+            let kept = |reader: &&Reader| !gone.iter().any(|gone| gone.same_channel(&reader.sender));
+            self.change(|all| all.iter().filter(kept).cloned().collect());
         }
     }
 

@@ -16,7 +16,7 @@ const NAMES: [&str; 3] = [OWN, "other", "third"];
 ///
 /// # Panics
 /// If it promises more than a reply can give, revives a term, makes two calls at a time, takes notice of answers
-/// to what it did not ask, holds off for ever, wants to be woken in the past, or is an observer and writes.
+/// to what it did not ask, bids before its hold-off is over, holds off for ever, wants to be woken in the past, or is an observer and writes.
 pub fn election(bytes: &[u8]) {
     let mut bytes = Bytes(bytes);
     let settings = settings(&mut bytes);
@@ -58,19 +58,23 @@ fn settings(bytes: &mut Bytes<'_>) -> Settings {
             duration(second),
         ),
     };
+    // One byte, since inputs that were kept have one here.
+    let flags = bytes.byte();
+    let (release, observes, delays) = (flags & 1 != 0, flags & 0xf0 == 0xf0, flags & 0x06 == 0x06);
+    let takeover = if delays { lease.saturating_mul(u32::from(flags >> 3)) / 8 } else { Duration::ZERO };
     Settings {
         identity: OWN.to_owned(),
         lease_duration: lease,
         renew_interval: renew,
         retry_period: retry,
         retry_delay: delay,
-        takeover_delay: valid.as_ref().map_or(Duration::ZERO, Config::takeover_delay),
+        takeover_delay: valid.as_ref().map_or(Duration::ZERO, Config::takeover_delay).max(takeover),
         safety_margin: margin,
         longest_lease: Config::MAX_LEASE_DURATION,
         min_fence: valid.as_ref().map_or(0, Config::min_fence),
         strict: valid.as_ref().is_some_and(|config| config.clock_trust() == ClockTrust::Strict),
-        release_on_exit: bytes.flag(),
-        observer: valid.is_some_and(|config| config.observer()),
+        release_on_exit: release,
+        observer: observes || valid.is_some_and(|config| config.observer()),
     }
 }
 
@@ -195,6 +199,11 @@ impl Run {
             assert!(self.now < deadline, "{fence} goes on after {deadline:?}");
         }
         if let Some(call) = &step.call {
+            if matches!(call, Call::Acquire { .. }) {
+                // Rule 10: not before the hold-off is over, whatever else there is to wait for.
+                let free_at = self.election.free_at();
+                assert!(free_at.is_some_and(|at| at <= self.now), "{call:?} at {:?}, {free_at:?}", self.now);
+            }
             assert!(self.sent.is_none(), "{call:?} beside {:?}", self.sent);
             assert!(!self.settings.observer || *call == Call::Observe, "an observer's {call:?}");
             self.sent = Some((self.now, call.clone()));

@@ -357,8 +357,11 @@ fn rule_15_own_rows_exempted_in_a_fail_over_turn_red() {
     let world = fail_over_to_an_own_row(&wrong);
     assert!(world.oracle.violations.iter().any(|v| v.contains(TWO)), "{}", world.story());
     println!("{what}: red in schedule 1 (a script): {}", world.oracle.violations[0]);
-    // Who delays is rarely the next to take its own row again.
-    let at_once = |options: &mut Options| options.takeover_delay = Duration::ZERO;
+    // Who delays or gives up is rarely the next to take its own row again.
+    let at_once = |options: &mut Options| {
+        options.takeover_delay = Duration::ZERO;
+        options.asks_anew = false;
+    };
     red_after(what, Some(Family::Records), TWO, at_once, &wrong);
     red_in_small(what, &Small::RECORD, TWO, &wrong);
 }
@@ -375,4 +378,17 @@ fn rule_11_an_identity_used_twice_turns_red() {
     let what = "an identity used twice";
     red_after(what, None, TWO, |_| {}, &one_identity);
     red_in_small(what, &Small::START, TWO, &one_identity);
+}
+
+/// Its machine has not been told that it only watches.
+fn watches_and_bids(world: &mut World, node: usize) {
+    if world.observes(node) {
+        let settings = (*world.nodes[node].settings.settings).clone();
+        world.nodes[node].election = Election::new(Settings { observer: false, ..settings });
+    }
+}
+
+#[test]
+fn rule_14_an_observer_that_bids_turns_red() {
+    red_after("an observer that bids", None, "only watches", |_| {}, &watches_and_bids);
 }

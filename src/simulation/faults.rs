@@ -64,14 +64,19 @@ impl Schedule<'_> {
             options,
             world,
         };
+        schedule.world.patience_ms =
+            schedule.options.asks_anew.then_some(schedule.options.lease.as_millis() as u64);
         for _ in 0..schedule.options.participants {
-            schedule.join();
+            schedule.join(false);
+        }
+        for _ in 0..schedule.options.observers {
+            schedule.join(true);
         }
         schedule
     }
 
-    fn join(&mut self) {
-        let settings = self.options.settings(self.world.nodes.len());
+    fn join(&mut self, observer: bool) {
+        let settings = self.options.settings(self.world.nodes.len(), observer);
         let node = self.world.add(settings, self.options.timeout);
         self.world.nodes[node].drift_ppm = self.rng.i64(-self.options.drift_ppm..=self.options.drift_ppm);
         (self.prepare)(&mut self.world, node);
@@ -135,7 +140,7 @@ impl Schedule<'_> {
             Fault::Crash => {
                 self.world.crash(node);
                 self.winding_down.retain(|(n, _)| *n != node);
-                self.join();
+                self.join(self.world.observes(node));
             }
             Fault::Resign => return self.world.resign(node),
             Fault::StopAndWindDown => {
@@ -193,6 +198,7 @@ impl Schedule<'_> {
     fn everybody_watches(&mut self) -> bool {
         self.heal();
         self.thaw();
+        self.world.everybody_wants();
         let bound = (self.options.retry + 2 * self.options.timeout).as_millis() as u64;
         self.world.run_until(bound, World::everybody_has_seen_the_row)
     }
@@ -225,7 +231,7 @@ impl Schedule<'_> {
                 continue;
             }
             self.world.resign(node);
-            self.join();
+            self.join(self.world.observes(node));
         }
     }
 
@@ -233,6 +239,8 @@ impl Schedule<'_> {
         self.heal();
         self.thaw();
         self.world.drop_late_requests();
+        self.world.everybody_wants();
+        self.world.patience_ms = None;
         let lease_ms = self.options.lease.as_millis() as u64;
         for (_, until) in &mut self.winding_down {
             *until = 0;
@@ -255,6 +263,9 @@ impl Schedule<'_> {
         statistics.terms = world.oracle.terms;
         statistics.take_overs = world.oracle.take_overs;
         statistics.checks = world.oracle.checks;
+        statistics.looks_of_observers = world.oracle.looks_of_observers;
+        statistics.terms_after_a_delay = world.oracle.terms_after_a_delay;
+        statistics.withdrawals = world.oracle.withdrawals;
         statistics.events = world.events;
         statistics.virtual_time = std::time::Duration::from_millis(world.now_ms());
         let violations = world.oracle.violations.clone();

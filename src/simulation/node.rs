@@ -83,6 +83,7 @@ pub(crate) struct Node {
     pub(crate) alive: bool,
     pub(super) wake_serial: u64,
     pub(super) call_serial: u64,
+    pub(super) want_serial: u64,
     /// The call whose answer it still waits for.
     pub(super) waits_for: Option<u64>,
     /// When it made its last call, by its own clock.
@@ -105,6 +106,7 @@ impl World {
             alive: true,
             wake_serial: 0,
             call_serial: 0,
+            want_serial: 0,
             waits_for: None,
             sent_at: Time::ZERO,
             backlog: Vec::new(),
@@ -114,7 +116,45 @@ impl World {
 
     /// Somebody in the participant's process wants to lead from now on.
     pub(crate) fn campaign(&mut self, node: usize) {
-        self.input(node, Input::Campaign);
+        self.want(node, true);
+    }
+
+    /// Somebody wants to lead from now on, or nobody any more; for good, or until patience ends.
+    pub(super) fn want(&mut self, node: usize, wants: bool) {
+        let patience = self.patience_ms.filter(|_| !self.observes(node));
+        if !wants {
+            self.oracle.withdrawals += 1;
+        }
+        self.input(node, if wants { Input::Campaign } else { Input::Withdraw });
+        if let Some(patience) = patience {
+            let longest = if wants { 4 * patience } else { patience };
+            let after = self.rng.u64(1..=longest);
+            self.want_later(node, !wants, after);
+        }
+    }
+
+    fn want_later(&mut self, node: usize, wants: bool, after_ms: u64) {
+        self.nodes[node].want_serial += 1;
+        let serial = self.nodes[node].want_serial;
+        self.at(self.now() + after_ms * MS, Event::Want { node, wants, serial });
+    }
+
+    /// Somebody in each process wants to lead, as is so anyway where nobody ever gives up.
+    pub(super) fn everybody_wants(&mut self) {
+        if self.patience_ms.is_none() {
+            return;
+        }
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].alive {
+                self.nodes[node].want_serial += 1;
+                self.want(node, true);
+            }
+        }
+    }
+
+    /// Whether the participant only watches.
+    pub(super) fn observes(&self, node: usize) -> bool {
+        self.nodes[node].settings.settings.observer
     }
 
     /// Whether the participant's term is live by its own clock. Looking does not end it.
@@ -209,7 +249,11 @@ impl World {
                 self.nodes[node].told_lost = false;
                 self.begun(node, fence);
                 self.at(self.now() + MS, Event::Work { node });
-                None
+                // Whoever asked has got what it asked for.
+                self.patience_ms.map(|_| {
+                    self.oracle.withdrawals += 1;
+                    Input::Withdraw
+                })
             }
             TermChange::Extend { fence, deadline } => {
                 let extended = self.nodes[node].term.as_ref()?.extend(now, deadline);
@@ -238,7 +282,13 @@ impl World {
                 let next = self.now() + self.rng.u64(50..=2_000) * MS;
                 self.at(next, Event::Work { node });
             }
-            Err(_) => self.nodes[node].told_lost = true,
+            Err(_) => {
+                self.nodes[node].told_lost = true;
+                if self.patience_ms.is_some() {
+                    let after = self.rng.u64(1..=2_000);
+                    self.want_later(node, true, after);
+                }
+            }
         }
     }
 }

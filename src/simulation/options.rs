@@ -49,6 +49,10 @@ pub struct Options {
     pub(crate) margin: Duration,
     /// How long every second participant leaves a free lease to the others.
     pub(crate) takeover_delay: Duration,
+    /// How many only watch, besides the participants.
+    pub(crate) observers: usize,
+    /// Participants ask for each term anew and give up now and then, as programs do that wait for leadership.
+    pub(crate) asks_anew: bool,
 }
 
 /// What can go wrong.
@@ -138,12 +142,14 @@ impl Options {
             retry,
             timeout,
             margin,
-            // Drawn last, so that a seed draws what it drew before there were delays.
+            // Drawn last, so that a seed draws what it drew before there were delays, and so on.
             takeover_delay: if rng.u8(0..4) > 0 { Duration::ZERO } else { lease.mul_f64(2.0 * rng.f64()) },
+            observers: usize::from(rng.u8(0..4) == 0),
+            asks_anew: rng.bool(),
         }
     }
 
-    pub(crate) fn settings(&self, node: usize) -> Settings {
+    pub(crate) fn settings(&self, node: usize, observer: bool) -> Settings {
         Settings {
             identity: format!("n{node}"),
             lease_duration: self.lease,
@@ -156,7 +162,7 @@ impl Options {
             min_fence: 0,
             strict: self.family == Family::Clocks,
             release_on_exit: true,
-            observer: false,
+            observer,
         }
     }
 }

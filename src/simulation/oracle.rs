@@ -1,5 +1,6 @@
 //! What must never be seen. Asked at every instant at which a term begins, is extended, or is checked.
 
+use crate::election::Call;
 use crate::lease::Fence;
 
 use super::world::{NAME, World};
@@ -17,6 +18,10 @@ pub(crate) struct Oracle {
     /// Terms that followed one of another participant.
     pub(crate) take_overs: u64,
     pub(crate) checks: u64,
+    pub(crate) looks_of_observers: u64,
+    /// Terms of participants with a takeover delay.
+    pub(crate) terms_after_a_delay: u64,
+    pub(crate) withdrawals: u64,
     highest: i64,
     last_leader: Option<usize>,
 }
@@ -38,10 +43,22 @@ impl World {
         self.oracle.violations.push(what);
     }
 
+    /// A participant makes a call. Who only watches does nothing else (rule 14), whatever happens.
+    pub(super) fn calls(&mut self, node: usize, call: &Call) {
+        if !self.observes(node) {
+        } else if *call == Call::Observe {
+            self.oracle.looks_of_observers += 1;
+        } else {
+            self.violation(format!("{node} only watches, and makes a {call:?}"));
+        }
+    }
+
     /// A term has begun.
     pub(super) fn begun(&mut self, node: usize, fence: Fence) {
+        let delays = !self.nodes[node].settings.settings.takeover_delay.is_zero();
         let oracle = &mut self.oracle;
         oracle.terms += 1;
+        oracle.terms_after_a_delay += u64::from(delays);
         oracle.take_overs += u64::from(oracle.last_leader.is_some_and(|last| last != node));
         oracle.last_leader = Some(node);
         let before = oracle.highest;

@@ -31,6 +31,8 @@ pub(super) enum Event {
     Answer { node: usize, serial: u64, answer: Answer },
     /// A leader's worker checks, and writes to what the leader protects.
     Work { node: usize },
+    /// Somebody in a participant's process wants to lead, or nobody any more.
+    Want { node: usize, wants: bool, serial: u64 },
 }
 
 struct Scheduled {
@@ -62,6 +64,8 @@ pub(crate) struct World {
     pub(crate) oracle: Oracle,
     /// Milliseconds that a request or a reply takes at most when all is well.
     pub(crate) latency_ms: u64,
+    /// Participants ask for each term anew, and give up after so many milliseconds, more or less.
+    pub(crate) patience_ms: Option<u64>,
     /// The database refuses connections.
     pub(crate) down: bool,
     pub(super) rng: Rng,
@@ -85,6 +89,7 @@ impl World {
             nodes: Vec::new(),
             oracle: Oracle::default(),
             latency_ms: 3,
+            patience_ms: None,
             down: false,
             rng: Rng::with_seed(seed),
             clock,
@@ -229,7 +234,7 @@ impl World {
                 n.alive && !n.frozen && n.waits_for == Some(*serial)
             }
             Event::Arrive { .. } => true,
-            Event::Work { .. } => false,
+            Event::Work { .. } | Event::Want { .. } => false,
         }
     }
 
@@ -241,7 +246,10 @@ impl World {
             Event::Arrive { node, call, serial, settings, back } => {
                 self.arrive(node, call, serial, &settings, back);
             }
-            Event::Wake { node, .. } | Event::Answer { node, .. } | Event::Work { node } => {
+            Event::Wake { node, .. }
+            | Event::Answer { node, .. }
+            | Event::Work { node }
+            | Event::Want { node, .. } => {
                 if !self.nodes[node].alive {
                 } else if self.nodes[node].frozen {
                     self.nodes[node].backlog.push(event);
@@ -268,6 +276,10 @@ impl World {
                 self.input(node, answer.into_input());
             }
             Event::Work { .. } => self.work(node),
+            Event::Want { wants, serial, .. } if serial == self.nodes[node].want_serial => {
+                // Once patience has no end, everybody wants to lead.
+                self.want(node, wants || self.patience_ms.is_none());
+            }
             _ => {}
         }
     }
@@ -330,6 +342,7 @@ impl World {
 
     /// A request leaves; what becomes of it is the link's to say.
     pub(super) fn send(&mut self, node: usize, call: Call) {
+        self.calls(node, &call);
         let sent_at = self.local(node);
         let n = &mut self.nodes[node];
         n.sent_at = sent_at;

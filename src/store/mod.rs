@@ -36,7 +36,51 @@ pub(crate) const NOT_SUPPORTED: &str = "0A000";
 /// All timestamps come from one clock of the store's, and each answer carries that clock's `now`, read in the
 /// same atomic step as the row (after any wait for the row).
 ///
-/// The acceptance suite (feature `testing`) pins all of this; a store that passes it can carry an election.
+/// The acceptance suite (feature `testing`) pins all of this; a store that passes it can carry an election. No call
+/// panics; one that does costs the term.
+///
+/// A store that wraps another one passes on what it does not change:
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::time::Duration;
+/// use tenure::{Bid, Config, Elector, Fence, Lease, MemoryStore, Observation, Renewal, Store, StoreError};
+///
+/// /// Counts the looks.
+/// #[derive(Debug, Default)]
+/// struct Counting {
+///     inner: MemoryStore,
+///     looks: AtomicU64,
+/// }
+///
+/// impl Store for Counting {
+///     fn acquire(&self, bid: &Bid<'_>, timeout: Duration) -> Result<Option<Lease>, StoreError> {
+///         self.inner.acquire(bid, timeout)
+///     }
+///     fn renew(&self, renewal: &Renewal<'_>, timeout: Duration) -> Result<Option<Lease>, StoreError> {
+///         self.inner.renew(renewal, timeout)
+///     }
+///     fn release(&self, name: &str, holder: &str, fence: Fence, timeout: Duration) -> Result<(), StoreError> {
+///         self.inner.release(name, holder, fence, timeout)
+///     }
+///     fn observe(&self, name: &str, timeout: Duration) -> Result<Observation, StoreError> {
+///         self.looks.fetch_add(1, Ordering::Relaxed);
+///         self.inner.observe(name, timeout)
+///     }
+///     fn list(&self, timeout: Duration) -> Result<Vec<Lease>, StoreError> {
+///         self.inner.list(timeout)
+///     }
+///     fn lease_table(&self) -> Option<String> {
+///         self.inner.lease_table()
+///     }
+/// }
+///
+/// let store = std::sync::Arc::new(Counting::default());
+/// let elector = Elector::start(store.clone(), Config::builder("billing").build()?)?;
+/// elector.wait_for_leadership()?.resign()?;
+/// assert!(store.looks.load(Ordering::Relaxed) >= 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Takes the lease if the row is still exactly in the state that the bid names (rule 8); nothing else, no
     /// clock and no identity, decides. The new fence is [`Fence::after`] the larger of the stored one and

@@ -71,3 +71,37 @@ fn who_waits_for_an_answer_is_woken_by_a_deadline_only() {
     let step = driven.feed(Input::Resign { fence: fence(1), release: true });
     assert_eq!((step.call, step.wake_at), (None, None));
 }
+
+#[test]
+fn rule_10_a_grant_that_shows_somebody_elses_lease_is_no_write_of_ones_own() {
+    // As bids and renewals are answered by a store that is not as it must be.
+    let answers: [fn() -> (Driven, Input); 2] = [
+        || {
+            let driven = bidding();
+            let theirs = driven.theirs(1);
+            (driven, Input::Acquired(Ok(Some(theirs))))
+        },
+        || {
+            let mut driven = holding();
+            driven.feed(Input::Campaign);
+            driven.after(5_000, Input::Tick);
+            let theirs = driven.theirs(2);
+            (driven, Input::Renewed(Ok(Some(theirs))))
+        },
+    ];
+    for answer in answers {
+        let (mut driven, input) = answer();
+        let (since, shown) = (driven.now, driven.db());
+        let number = if matches!(input, Input::Renewed(_)) { 2 } else { 1 };
+        let mut step = driven.feed(input);
+        loop {
+            match step.call.take().or_else(|| driven.next_call(step.wake_at).map(|(call, _)| call)) {
+                Some(Call::Observe) => {}
+                Some(Call::Acquire { .. }) => break,
+                other => panic!("{other:?}"),
+            }
+            step = driven.feed(seen(lease("other", number, shown, driven.db())));
+        }
+        assert!(driven.now - since >= 14_625, "bids for a live lease after {} ms", driven.now - since);
+    }
+}
