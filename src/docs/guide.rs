@@ -223,6 +223,10 @@
 //! across a network that you would not give the database's password, use `verify-full`. With another TLS library
 //! `PostgresStore::connect_with_tls` takes its connector.
 //!
+//! Where neither the string nor the environment says anything, a build with `tls` asks the server, as libpq does, which takes
+//! one more trip for each new connection. On a path that is long against `operation_timeout`, `sslmode=disable` or
+//! `sslnegotiation=direct` (from PostgreSQL 17 on) saves it.
+//!
 //! # Telling others where the leader is
 //!
 //! A leader publishes some bytes with its lease; whoever can read the table can read them. Reading is no participation,
