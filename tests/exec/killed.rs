@@ -149,6 +149,25 @@ pub(crate) fn a_guardian_heeds_no_signal_that_can_be_caught() {
     promised!(survivors(&place.stamps()).is_empty(), "some are left");
 }
 
+/// A service has no terminal, and its log is where somebody looks for why nothing happens.
+pub(crate) fn a_service_that_cannot_be_elected_says_why_and_when_that_is_over() {
+    let database = Postgres::shared().database();
+    let proxy = Proxy::to(Postgres::shared().addr());
+    proxy.set(Mode::Refuse);
+    let place = Place::on(database.dsn_through(proxy.port()), "e".to_owned());
+    let mut tenure = start(place.work(&[], Kind::Single, false), &place.path("errors"));
+    let said = || std::fs::read_to_string(place.path("errors")).unwrap();
+    await_until(LIMIT, "it says why", || {
+        said().contains("tenure: e: waiting to lead, and the store fails: ")
+    });
+    proxy.set(Mode::Pass);
+    place.await_life(1, 1);
+    assert_eq!(said().matches("the store fails").count(), 1, "{}", said());
+    proxy.set(Mode::BlackHole);
+    assert_eq!(tenure.wait(LIMIT).code(), Some(123));
+    assert!(said().contains("tenure: e: ") && said().contains("; the last call failed: "), "{}", said());
+}
+
 /// Both at once: the kernel still kills the command itself. What that has started may live on, a limit.
 pub(crate) fn the_command_dies_with_its_guardian_though_nobody_kills_it() {
     let place = Place::new();

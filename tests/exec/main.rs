@@ -34,6 +34,7 @@ const EXEC: &[Test] = named![
     deadline::the_judge_sees_a_command_that_nobody_guards,
     killed::the_first_demonstration_of_the_readme,
     killed::a_killed_tenure_hands_over_twenty_times,
+    killed::a_service_that_cannot_be_elected_says_why_and_when_that_is_over,
     killed::a_lease_in_another_table_is_handed_over_too,
     killed::a_killed_guardian_takes_the_command_with_it,
     killed::a_guardian_heeds_no_signal_that_can_be_caught,

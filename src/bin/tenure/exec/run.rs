@@ -61,17 +61,19 @@ impl Exec {
             bell.hush();
             match end {
                 End::Itself(code) => return Ok(ExitCode::from(code)),
-                End::Lost(why) if self.restart && farewells.is_empty() => say(why),
+                End::Lost(why) if self.restart && farewells.is_empty() => {
+                    say(format_args!("{}; waiting to lead again", because(&elector, &why)));
+                }
                 End::Failed(why) if self.restart && farewells.is_empty() => {
-                    say(why);
+                    say(format_args!("{}; waiting to lead again", because(&elector, &why)));
                     // What fails will perhaps fail again: not as fast as it can, and others may be quicker.
                     let until = SystemClock::new().now() + elector.config().retry_period();
                     if let Some(signal) = wait_until(until, &mut signals, &bell, || true) {
                         return Ok(code_of_signal(signal));
                     }
                 }
-                End::Lost(why) => return Err(Failure::new(LOST, why)),
-                End::Failed(why) => return Err(Failure::new(FAILED, why)),
+                End::Lost(why) => return Err(Failure::new(LOST, because(&elector, &why))),
+                End::Failed(why) => return Err(Failure::new(FAILED, because(&elector, &why))),
             }
         }
     }
@@ -113,6 +115,15 @@ fn retry_period(store: &AnyStore) -> Duration {
     match store {
         AnyStore::Sqlite(_) => Duration::from_millis(100),
         _ => Duration::from_millis(500),
+    }
+}
+
+/// Which election it was, and what the store's last failure was, if that is not over.
+fn because(elector: &Elector, why: &str) -> String {
+    let election = elector.config().name();
+    match elector.status().last_error {
+        Some(error) => format!("{election}: {why}; the last call failed: {error}"),
+        None => format!("{election}: {why}"),
     }
 }
 

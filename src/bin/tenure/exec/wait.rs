@@ -9,8 +9,10 @@ use rustix::event::{PollFd, PollFlags};
 use tenure::{AnyStore, CampaignError, Elector, LeaderGuard, Status, Store, StoreError};
 
 use super::lead::is_farewell;
+use super::say;
 use super::signals::{Bell, Signals, wait_for};
 use crate::failure::{FAILED, Failure, NOT_IN_TIME};
+use crate::output::printable;
 
 /// How often the line is written anew, and looked whether somebody else leads.
 const LOOK: Duration = Duration::from_millis(100);
@@ -71,6 +73,9 @@ pub(super) fn wait(
             return Ok(Waited::SomebodyElse);
         }
         line.show(&status);
+        if !patience.once {
+            line.tell(&status);
+        }
     }
 }
 
@@ -90,11 +95,18 @@ fn campaign(
     let body = move || {
         let config = elector.config();
         let time = left().unwrap_or(Duration::MAX).min(config.operation_timeout());
-        let prepared = create_what_is_missing(&store, config.name(), time);
-        let answer = prepared.map_err(CampaignError::Store).and_then(|()| match left() {
+        let campaign = || match left() {
             None => elector.wait_for_leadership(),
             Some(left) => elector.wait_for_leadership_timeout(left),
-        });
+        };
+        let answer = create_what_is_missing(&store, config.name(), time).map_err(CampaignError::Store);
+        let answer = match answer.and_then(|()| campaign()) {
+            // The store could not be asked before, and now turns out to lack the table.
+            Err(CampaignError::Store(error)) if error.is_fatal() => {
+                store.ensure_schema().map_err(CampaignError::Store).and_then(|()| campaign())
+            }
+            answer => answer,
+        };
         let _ = sender.send(answer);
         bell.ring();
     };
@@ -140,11 +152,12 @@ struct Line<'a> {
     election: &'a str,
     on_terminal: bool,
     shown: String,
+    failing: bool,
 }
 
 impl Line<'_> {
     fn new(election: &str) -> Line<'_> {
-        Line { election, on_terminal: std::io::stderr().is_terminal(), shown: String::new() }
+        Line { election, on_terminal: std::io::stderr().is_terminal(), shown: String::new(), failing: false }
     }
 
     fn show(&mut self, status: &Status) {
@@ -163,6 +176,22 @@ impl Line<'_> {
         }
     }
 
+    /// Where there is no terminal: a store that fails, and that it does so no longer. Each is said once, for the log of a
+    /// service that waits for ever.
+    fn tell(&mut self, status: &Status) {
+        if self.on_terminal || self.failing == status.last_error.is_some() {
+            return;
+        }
+        self.failing = !self.failing;
+        let election = self.election;
+        match &status.last_error {
+            Some(error) => {
+                say(printable(&format!("{election}: waiting to lead, and the store fails: {error}")))
+            }
+            None => say(printable(&format!("{election}: waiting to lead; the store answers again"))),
+        }
+    }
+
     fn clear(&mut self) {
         if !std::mem::take(&mut self.shown).is_empty() {
             self.write("\r\x1b[K");
@@ -178,7 +207,7 @@ fn text(election: &str, leader: Option<(&str, i64)>, age: Option<Duration>, erro
     let mut text = format!("tenure: waiting to lead {election}");
     let _ = match (leader, age) {
         (Some((leader, fence)), Some(age)) => {
-            write!(text, "; {leader} leads, fence {fence}, seen {:.1} s ago", age.as_secs_f64())
+            write!(text, "; {} leads, fence {fence}, seen {:.1} s ago", short(leader), age.as_secs_f64())
         }
         (None, Some(_)) => write!(text, "; nobody leads yet"),
         (_, None) => write!(text, "; no answer yet"),
@@ -187,6 +216,16 @@ fn text(election: &str, leader: Option<(&str, i64)>, age: Option<Duration>, erro
         let _ = write!(text, "; {error}");
     }
     text
+}
+
+/// An identity without most of its random part, which would take half of the line.
+fn short(holder: &str) -> String {
+    match holder.rsplit_once('-') {
+        Some((label, random)) if random.len() > 8 && random.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            format!("{label}-{}…", &random[..4])
+        }
+        _ => holder.to_owned(),
+    }
 }
 
 /// On one line of so many columns; what a name or a server's message could do to a terminal is taken out.
@@ -204,8 +243,8 @@ mod tests {
         assert_eq!(text("e", None, None, None), "tenure: waiting to lead e; no answer yet");
         assert_eq!(text("e", None, second, None), "tenure: waiting to lead e; nobody leads yet");
         assert_eq!(
-            text("e", Some(("web-1", 7)), second, Some("refused")),
-            "tenure: waiting to lead e; web-1 leads, fence 7, seen 1.2 s ago; refused"
+            text("e", Some(("web-1-5f0c8e7a6b5c4d3e2f1a0b9c8d7e6f5a", 7)), second, Some("refused")),
+            "tenure: waiting to lead e; web-1-5f0c… leads, fence 7, seen 1.2 s ago; refused"
         );
     }
 
