@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use tenure::{ConfigError, StoreError};
 
-use crate::output::{complain, printable};
+use crate::text::printable;
+use crate::voice::say;
 
 /// The command has looked, and what it found is not what it wants.
 pub(crate) const REFUSED: u8 = 1;
@@ -51,10 +52,8 @@ impl Failure {
             return ExitCode::SUCCESS;
         }
         // Some of it may be a server's word.
-        complain(&format!("tenure: {}", printable(&self.sentence)));
-        if let Some(hint) = &self.hint {
-            complain(&format!("  hint: {hint}"));
-        }
+        let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!("  hint: {hint}\n"));
+        say(format!("tenure: {}\n{hint}", printable(&self.sentence)));
         ExitCode::from(self.code)
     }
 

@@ -1,7 +1,4 @@
-//! What goes to stdout and stderr, and that nothing in it commands a terminal.
-//!
-//! Names, holders and payloads are whatever somebody wrote into the database. Escape sequences among them would be
-//! obeyed by the terminal of whoever looks, so they are shown and not sent.
+//! What goes to stdout, and in which shape: for people and their terminals, or for programs.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
@@ -11,24 +8,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
 use crate::failure::Failure;
-
-/// The text on one line, without anything that moves the cursor, changes colours or the direction of writing.
-pub(crate) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_harmless(c) {
-            shown.push(c);
-        } else {
-            shown.extend(c.escape_default());
-        }
-    }
-    shown
-}
-
-/// Control characters, invisible and unassigned ones are what `Debug` escapes, beside three that are harmless.
-fn is_harmless(c: char) -> bool {
-    matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1
-}
+use crate::text::is_harmless;
+pub(crate) use crate::text::printable;
 
 /// JSON on one line; what [`printable`] escapes is escaped here too, in JSON's own way.
 pub(crate) fn json_line(value: &Value) -> String {
@@ -61,11 +42,6 @@ pub(crate) fn say(lines: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{lines}")?;
     Ok(stdout.flush()?)
-}
-
-/// Writes a line to stderr. That nobody can read it changes nothing: least of all the exit code.
-pub(crate) fn complain(line: &str) {
-    writeln!(io::stderr(), "{line}").ok();
 }
 
 /// Whether whoever read stdout has left.

@@ -8,8 +8,9 @@ use tenure::{AnyStore, Lease, Store};
 
 use crate::failure::Failure;
 use crate::options::{Bound, StoreOptions, check_names};
-use crate::output::{complain, cut, json_lines, printable, say, short, width};
+use crate::output::{cut, json_lines, printable, say, short, width};
 use crate::view::{self, State};
+use crate::voice;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -51,13 +52,13 @@ impl Status {
             let object = |(name, lease): &(String, Option<Lease>)| view::json(name, lease.as_ref());
             say(&json_lines(&Value::Array(elections.iter().map(object).map(Value::Object).collect())))?;
         } else if elections.is_empty() {
-            complain("tenure: there are no elections yet");
+            voice::say("tenure: there are no elections yet\n");
         } else {
             say(&table(&elections, width()))?;
         }
         if self.election.is_empty() && elections.len() == Lease::MAX_LISTED {
-            complain(&format!(
-                "tenure: there may be more than these {}; name them with --election",
+            voice::say(format!(
+                "tenure: there may be more than these {}; name them with --election\n",
                 Lease::MAX_LISTED
             ));
         }

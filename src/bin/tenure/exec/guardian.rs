@@ -171,7 +171,7 @@ impl Guardian {
                 let _ = self.channel.send(&exit, &[]);
                 self.countdown.end(now());
             }
-            reap::reap_others(leader);
+            reap::reap_others(Some(leader));
             // What the command left behind is below this process by now: its own end came after that.
             if exited && reap::children().iter().all(|child| *child == leader) {
                 return;
@@ -223,7 +223,7 @@ impl Guardian {
     ///
     /// Only with both proofs: nothing of the command is left, and `tenure` is dead, so that no statement of its own
     /// can follow except one that is on its way. Of those a renewal does not bring a released lease back (rule 9).
-    fn hand_over(&self) {
+    fn hand_over(&mut self) {
         if !self.closed && !is_ready(&self.tenure) {
             return;
         }
