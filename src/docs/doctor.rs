@@ -139,6 +139,19 @@
 //! Nobody can lead here until what is broken is mended.
 //! ```
 //!
+//! # Nothing can be written
+//!
+//! ```text
+//! $ tenure doctor --store postgres://app@reports/app
+//! broken  primary       transactions are read-only
+//!                       (default_transaction_read_only): nobody can lead.
+//!                       -> reset it for this role or this database
+//! ...
+//! Nobody can lead here until what is broken is mended.
+//! ```
+//!
+//! A standby is told from that; behind several hosts `target_session_attrs=read-write` passes it over.
+//!
 //! # No way in
 //!
 //! Nothing can be said of a server that does not answer, or lets nobody in. The sentence is on stderr, the code is 125.
@@ -147,6 +160,12 @@
 //! $ tenure doctor --store postgres://app@typo/app
 //! tenure: 127.0.0.1:5432 refused the connection: password authentication failed for user "app" (SQLSTATE 28P01)
 //!   hint: check the user and the password in the URL, or PGPASSWORD
+//! ```
+//!
+//! ```text
+//! $ tenure doctor --store postgres://app@gone/app
+//! tenure: can't connect to 127.0.0.1:5432: Connection refused (os error 111)
+//!   hint: this may pass by itself
 //! ```
 //!
 //! # A file

@@ -81,12 +81,19 @@ fn the_doctors_page_shows_what_the_doctor_prints() {
          ALTER ROLE app SET synchronous_commit = off",
     );
     agree("postgres://app@staging/app", &printed(&database.dsn_for("app"), 1));
+    database.execute(
+        "ALTER TABLE leader_election SET LOGGED; GRANT UPDATE ON leader_election TO app;
+         ALTER ROLE app RESET ALL; ALTER ROLE app SET default_transaction_read_only = on",
+    );
+    agree("postgres://app@reports/app", &printed(&database.dsn_for("app"), 1));
     let rules = server.data_dir().join("pg_hba.conf");
     std::fs::write(rules, "host all postgres all trust\nhost all all all scram-sha-256\n").unwrap();
     server.reload();
     let url = format!("postgres://app:S3cr3t@127.0.0.1:{}/app", server.port());
     await_until(OP, "the rules are read", || tenure(&url, &["doctor"]).code == Some(125));
     agree("postgres://app@typo/app", &tenure(&url, &["doctor"]).err);
+    server.stop_fast();
+    agree("postgres://app@gone/app", &tenure(&url, &["doctor"]).err);
 }
 
 #[test]
