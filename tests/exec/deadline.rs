@@ -1,6 +1,7 @@
 //! Nothing of the command lives at the term's deadline, whoever is cut off or stands still.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure::{AnyStore, Time};
@@ -10,7 +11,7 @@ use tenure_testground::{
 
 use crate::figures::figure;
 use crate::fleet::LIMIT;
-use crate::place::{LEASE, MARGIN, Place, await_child, children, expiry, ms, now, start};
+use crate::place::{LEASE, MARGIN, Place, await_child, children, expiry, ms, now, start, stop_at_once};
 use crate::stillness::promised;
 use crate::worker::{Kind, Life, survivors, words};
 
@@ -129,19 +130,28 @@ fn at_work(place: &Place, deaf: bool) -> (Process, u32, Life) {
     (tenure, guardian, life)
 }
 
-/// While `tenure` renews nothing is wrong; when it can't, the stopped guardian is killed in time.
+/// While `tenure` renews nothing is wrong; when it can't, the stopped guardian is killed in time. It is stopped again and
+/// again, since each renewal continues it.
 pub(crate) fn a_stopped_guardian_does_not_save_the_command() {
     let database = Postgres::shared().database();
     let proxy = Proxy::to(Postgres::shared().addr());
     let place = Place::on(database.dsn_through(proxy.port()), "e".to_owned());
     let (mut tenure, guardian, _) = at_work(&place, true);
-    stop_process(guardian);
-    let stopped = now();
-    // Longer than a term: what is told to a guardian that stands still does not hold `tenure` up.
-    await_until(LIMIT, "the lease is renewed", || place.lives()[0].last > stopped + LEASE);
-    assert!(tenure.has_ended().is_none());
-    proxy.set(Mode::BlackHole);
-    assert_eq!(tenure.wait(LIMIT).code(), Some(125));
+    let (stopped, over) = (now(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                stop_at_once(guardian);
+            }
+        });
+        // Longer than a term: what is told to a guardian that stands still does not hold `tenure` up.
+        await_until(LIMIT, "the lease is renewed", || place.lives()[0].last > stopped + LEASE);
+        assert!(tenure.has_ended().is_none());
+        proxy.set(Mode::BlackHole);
+        let status = tenure.wait(LIMIT);
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(status.code(), Some(125));
+    });
     promised!(survivors(&place.stamps()).is_empty(), "some are left");
     assert!(!is_running(guardian));
     let direct = AnyStore::open(&database.dsn()).unwrap();

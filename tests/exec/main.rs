@@ -4,6 +4,7 @@
 //! This program is also the command that `tenure exec` runs in its tests.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod below;
 mod command;
 mod deadline;
 #[path = "../fleet/mod.rs"]
@@ -11,6 +12,7 @@ mod fleet;
 mod killed;
 mod options;
 mod place;
+mod storm;
 mod worker;
 
 use std::process::ExitCode;
@@ -52,6 +54,7 @@ const EXEC: &[Test] = named![
     command::the_environment_says_who_leads,
     command::what_is_left_behind_is_asked_and_then_killed,
     command::whoever_reads_the_output_reads_its_end,
+    storm::whoever_is_struck_at_whatever_moment,
     options::once_runs_on_one_host_and_is_quiet_on_the_others,
     options::once_is_not_quiet_about_a_store_that_fails,
     options::a_wait_has_an_end,
@@ -64,6 +67,10 @@ const EXEC: &[Test] = named![
     options::the_parts_are_not_for_use_by_hand,
     options::help_fits_eighty_columns,
     options::the_line_on_a_terminal_says_who_leads,
+    below::four_hundred_generations_of_sessions_are_dead_in_time,
+    below::strangers_are_waited_for,
+    below::the_proc_of_another_namespace_is_refused,
+    below::a_stopped_guardian_is_continued_by_the_next_renewal,
 ];
 
 fn main() -> ExitCode {

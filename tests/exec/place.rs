@@ -160,3 +160,10 @@ pub(crate) fn arguments(pid: u32) -> Vec<String> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&line).split_terminator('\0').map(str::to_owned).collect()
 }
+
+/// SIGSTOP, and no waiting until it stands: `tenure` may continue its guardian at any moment.
+pub(crate) fn stop_at_once(pid: u32) {
+    let mut kill = Command::new("kill");
+    // It may be gone, and say so.
+    let _ = kill.args(["-STOP", &pid.to_string()]).stderr(Stdio::null()).status();
+}

@@ -71,8 +71,13 @@ pub(super) struct Crew<'a> {
 pub(super) fn prepare() -> Result<(), Failure> {
     this_process().map_err(|error| lacks("pidfd_open", "5.3", error))?;
     reap::become_subreaper().map_err(|error| lacks("PR_SET_CHILD_SUBREAPER", "3.4", error))?;
-    if !std::path::Path::new("/proc/self/exe").exists() {
-        return Err(Failure::new(FAILED, "`tenure exec` needs /proc, which is not mounted here"));
+    let me = std::fs::read_link("/proc/self");
+    let me = me.map_err(|_| Failure::new(FAILED, "`tenure exec` needs /proc, which is not mounted here"))?;
+    // Children are found in it, by the numbers that they have in its namespace.
+    if me.to_str() != Some(&getpid().to_string()) {
+        let sentence =
+            "`tenure exec` needs the /proc of its own PID namespace; that of another one is mounted here";
+        return Err(Failure::new(FAILED, sentence).hint("`unshare` mounts it with --mount-proc"));
     }
     Ok(())
 }
@@ -124,6 +129,8 @@ pub(super) fn lead(
         if gone || now() >= term.patience {
             return Ok(term.take_over(signals));
         }
+        // What a shell had started before it became `tenure`, or a container's orphans.
+        reap::reap_others(Some(term.guardian));
     }
 }
 
@@ -235,6 +242,9 @@ impl Guarded {
                 {
                     self.told = deadline;
                     self.countdown.extend(deadline);
+                    // Whoever has stopped the guardian does not keep the lease by it: a command that ended, or a signal
+                    // for it, would go unnoticed for as long as this process renews.
+                    let _ = kill_process(self.guardian, Signal::CONT);
                 }
             }
             Err(lost) if self.lost.is_none() => {
@@ -293,7 +303,7 @@ impl Guarded {
     ///
     /// So is whatever else is a child of this process: one that the shell had before it became `tenure`, or the orphans
     /// of a container whose first process `tenure` is. They can't be told from those of the command.
-    fn take_over(&self, signals: &Signals) -> End {
+    fn take_over(&self, signals: &mut Signals) -> End {
         let _ = kill_process(self.guardian, Signal::KILL);
         reap::kill_all(|limit| signals.pause(limit), complain);
         match self.exited {

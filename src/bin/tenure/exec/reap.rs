@@ -4,23 +4,32 @@
 //! group it went off to (prctl(2), PR_SET_CHILD_SUBREAPER). So as long as any descendant lives, this process has a child
 //! that is alive or not yet waited for, and ECHILD of waitid(2) says that there is none.
 //!
-//! Only direct children and their process groups are sent signals. A child stays where it is until this process waits
-//! for it: until then its process id belongs to nobody else, and neither does the number of its group, of which it is a
-//! member to the end. A group is killed at one stroke, so that nobody in it gets away by forking.
+//! What is sent to a number is sent to direct children and their process groups only. A child stays where it is until
+//! this process waits for it: until then its process id belongs to nobody else, and neither does the number of its group,
+//! of which it is a member to the end. A group is killed at one stroke, so that nobody in it gets away by forking.
+//!
+//! That alone would kill one generation after the other, each as soon as the one before it has got a processor to die on.
+//! So whoever is further down is killed as well, by a descriptor that can't come to mean another process.
 
 use std::fs;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpgid, getpgrp, kill_process, kill_process_group,
-    set_child_subreaper, waitid, waitpid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, getpgid, getpgrp,
+    kill_process, kill_process_group, pidfd_open, pidfd_send_signal, set_child_subreaper, waitid, waitpid,
 };
+
+use super::signals::is_ready;
 
 /// Whatever ends wakes the hunter; this is for those that change parents without a sound.
 const SHORT: Duration = Duration::from_millis(5);
-/// When killing has not helped so often, it is not for lack of looking.
+/// When nobody has died for so many of them, it is not for lack of looking.
 const QUICK_ROUNDS: u32 = 200;
+/// Descendants that are followed at once, for each of which a descriptor is open.
+const FOLLOWED: usize = 64;
+/// Descendants of one child that are followed in one round: some may fork faster than they are followed.
+const STEPS: usize = 4096;
 const LONG: Duration = Duration::from_millis(100);
 
 /// From now on descendants that lose their parents become this process's children. Not inherited by children.
@@ -38,44 +47,52 @@ pub(super) fn children() -> Vec<Pid> {
 }
 
 fn by_thread() -> Option<Vec<Pid>> {
-    let of = |thread: &str| fs::read_to_string(format!("/proc/self/task/{thread}/children"));
     // The first thread is there for as long as the process is.
-    of(&std::process::id().to_string()).ok()?;
-    let threads =
-        fs::read_dir("/proc/self/task").ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    fs::metadata(format!("/proc/self/task/{}/children", std::process::id())).ok()?;
+    children_of("self")
+}
+
+/// The children of a process, where the kernel lists them.
+fn children_of(process: &str) -> Option<Vec<Pid>> {
+    let tasks = format!("/proc/{process}/task");
+    let of = |thread: &str| fs::read_to_string(format!("{tasks}/{thread}/children"));
+    let threads = fs::read_dir(&tasks).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     // A thread that ends meanwhile leaves its children to another one; the next look finds them there.
     let lists: Vec<String> = threads.filter_map(|thread| of(&thread).ok()).collect();
-    Some(lists.iter().flat_map(|list| list.split_whitespace()).filter_map(process).collect())
+    Some(lists.iter().flat_map(|list| list.split_whitespace()).filter_map(number).collect())
 }
 
 /// For kernels without CONFIG_PROC_CHILDREN.
 fn by_parent() -> Vec<Pid> {
-    let me = std::process::id().to_string();
+    let me = Some(rustix::process::getpid());
     let names = fs::read_dir("/proc")
         .into_iter()
         .flatten()
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names
-        .filter_map(|name| {
-            let stat = fs::read_to_string(format!("/proc/{name}/stat")).ok()?;
-            // The name in parentheses may contain anything, further parentheses included.
-            let parent = stat[stat.rfind(')')? + 1..].split_whitespace().nth(1)?.to_owned();
-            process(&name).filter(|_| parent == me)
-        })
-        .collect()
+    names.filter_map(|name| number(&name).filter(|process| parent_of(*process) == me)).collect()
 }
 
-fn process(text: &str) -> Option<Pid> {
+fn parent_of(process: Pid) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in parentheses may contain anything, further parentheses included.
+    number(stat[stat.rfind(')')? + 1..].split_whitespace().nth(1)?)
+}
+
+fn number(text: &str) -> Option<Pid> {
     text.parse().ok().and_then(Pid::from_raw)
 }
 
 /// How a child has ended, if it has: as a shell's exit code. It stays where it is, and its id stays taken (waitid(2),
 /// WNOWAIT).
 pub(super) fn exit_code(child: Pid) -> Option<u8> {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    let status = waitid(WaitId::Pid(child), options).ok().flatten()?;
+    let status = ended(WaitId::Pid(child)).ok().flatten()?;
     let code = status.exit_status().or_else(|| Some(128 + status.terminating_signal()?))?;
     u8::try_from(code & 0xff).ok()
+}
+
+/// Whether one of those children has ended, whom this leaves where he is.
+fn ended(which: WaitId<'_>) -> Result<Option<WaitIdStatus>, Errno> {
+    waitid(which, WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT)
 }
 
 /// Sends a signal to the process group of a child that has not been waited for; to the child alone while it has none.
@@ -87,10 +104,12 @@ pub(super) fn signal_group(child: Pid, signal: Signal) {
 }
 
 /// Waits for those children that have ended, except one.
-pub(super) fn reap_others(kept: Pid) {
-    for child in children().into_iter().filter(|child| *child != kept) {
-        reap(child);
+pub(super) fn reap_others(kept: Option<Pid>) {
+    // Mostly nobody has, and that is soon known.
+    if !matches!(ended(WaitId::All), Ok(Some(_))) {
+        return;
     }
+    children().into_iter().filter(|child| Some(*child) != kept).for_each(reap);
 }
 
 fn reap(child: Pid) {
@@ -107,6 +126,31 @@ fn kill(child: Pid) {
     let _ = kill_process(child, Signal::KILL);
 }
 
+/// Kills whoever is below a child that has been killed, and has not been waited for.
+fn kill_below(child: Pid) {
+    let Ok(held) = pidfd_open(child, PidfdFlags::empty()) else { return };
+    if is_ready(&held) {
+        return;
+    }
+    let mut alive = vec![(child, held)];
+    let mut steps = 0;
+    while let Some((parent, held)) = alive.pop() {
+        for child in children_of(&parent.to_string()).unwrap_or_default() {
+            steps += 1;
+            let Ok(process) = pidfd_open(child, PidfdFlags::empty()) else { continue };
+            // The number may have come to mean somebody else. Whoever has it is a child of the parent's number; and the
+            // parent still lives, so that nobody else had that one.
+            if steps > STEPS || parent_of(child) != Some(parent) || is_ready(&held) {
+                continue;
+            }
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+            if alive.len() < FOLLOWED {
+                alive.push((child, process));
+            }
+        }
+    }
+}
+
 /// Kills all children, and theirs, until there are none; `pause` waits for a child's end or for the time given.
 ///
 /// Returns only with the proof. It goes on for ever where something can't be killed: a process in uninterruptible
@@ -114,23 +158,28 @@ fn kill(child: Pid) {
 /// it has gone on for long.
 pub(super) fn kill_all(mut pause: impl FnMut(Duration), complain: impl FnOnce(Vec<i32>)) {
     let mut complain = Some(complain);
-    for round in 0_u32.. {
+    let mut in_vain = 0_u32;
+    loop {
         let children = children();
-        children.iter().copied().for_each(kill);
+        // Those that have come last first: where some get away all the time, the others of the list are dead.
+        children.iter().rev().copied().for_each(kill);
+        children.iter().copied().for_each(kill_below);
         // Not before every group has been killed: with its first process a group's number goes.
         children.iter().copied().for_each(reap);
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        match waitid(WaitId::All, options) {
+        match ended(WaitId::All) {
             Err(Errno::CHILD) => return,
             // Somebody has ended: no reason to wait.
-            Ok(Some(_)) => continue,
-            _ => {}
+            Ok(Some(_)) => {
+                in_vain = 0;
+                continue;
+            }
+            _ => in_vain = in_vain.saturating_add(1),
         }
-        if round > QUICK_ROUNDS {
+        if in_vain > QUICK_ROUNDS {
             if let Some(complain) = complain.take() {
                 complain(children.iter().map(|child| child.as_raw_pid()).collect());
             }
         }
-        pause(if round > QUICK_ROUNDS { LONG } else { SHORT });
+        pause(if in_vain > QUICK_ROUNDS { LONG } else { SHORT });
     }
 }

@@ -18,7 +18,11 @@ use tenure::Time;
 
 /// The signals that this process takes instead of being ended by them.
 #[derive(Debug)]
-pub(super) struct Signals(SignalDelivery<UnixStream, SignalOnly>);
+pub(super) struct Signals {
+    delivery: SignalDelivery<UnixStream, SignalOnly>,
+    /// Those that came while somebody paused, each once.
+    kept: Vec<i32>,
+}
 
 impl Signals {
     /// From now on these are taken, and SIGCHLD is.
@@ -34,23 +38,36 @@ impl Signals {
         let taken = wanted.iter().copied().filter(|signal| ignored & (1 << (signal - 1)) == 0);
         let (read, write) = UnixStream::pair()?;
         let taken: Vec<i32> = taken.chain([SIGCHLD]).collect();
-        SignalDelivery::with_pipe(read, write, SignalOnly, &taken).map(Signals)
+        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, &taken)?;
+        Ok(Signals { delivery, kept: Vec::new() })
     }
 
     /// Those that have come, SIGCHLD apart; never blocks.
     pub(super) fn pending(&mut self) -> Vec<i32> {
-        self.0.pending().filter(|signal| *signal != SIGCHLD).collect()
+        self.keep();
+        std::mem::take(&mut self.kept)
     }
 
-    /// Waits until a signal comes, a child's end included, for `limit` at most.
-    pub(super) fn pause(&self, limit: Duration) {
-        wait_for(&mut [PollFd::new(self, PollFlags::IN)], limit);
+    /// Waits until a signal comes, a child's end included, for `limit` at most. It is still pending afterwards, and the
+    /// next pause waits for another one.
+    pub(super) fn pause(&mut self, limit: Duration) {
+        wait_for(&mut [PollFd::new(&*self, PollFlags::IN)], limit);
+        self.keep();
+    }
+
+    /// Until here the descriptor is ready, from here on it is not.
+    fn keep(&mut self) {
+        for signal in self.delivery.pending() {
+            if signal != SIGCHLD && !self.kept.contains(&signal) {
+                self.kept.push(signal);
+            }
+        }
     }
 }
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.get_read().as_fd()
+        self.delivery.get_read().as_fd()
     }
 }
 
@@ -134,5 +151,30 @@ impl Bell {
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::*;
+
+    #[test]
+    fn a_pause_loses_no_signal_and_the_next_one_is_a_pause_again() {
+        let mut signals = Signals::take(&[signal_hook::consts::SIGUSR2]).unwrap();
+        let begun = Instant::now();
+        for _ in 0..2 {
+            kill_process(getpid(), Signal::USR2).unwrap();
+            signals.pause(Duration::from_secs(60));
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "woken by it");
+        let begun = Instant::now();
+        signals.pause(Duration::from_millis(100));
+        assert!(begun.elapsed() >= Duration::from_millis(100), "nothing has come");
+        assert_eq!(signals.pending(), [signal_hook::consts::SIGUSR2]);
+        assert!(signals.pending().is_empty());
     }
 }
