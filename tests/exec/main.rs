@@ -13,6 +13,7 @@ mod killed;
 mod options;
 mod place;
 mod storm;
+mod terminal;
 mod worker;
 
 use std::process::ExitCode;
@@ -63,10 +64,13 @@ const EXEC: &[Test] = named![
     options::at_least_keeps_the_lease,
     options::what_cannot_be_used_is_refused_by_name,
     options::the_table_is_created_where_it_is_missing_and_may_be,
+    options::the_table_is_created_after_an_outage_too,
     options::no_password_is_anywhere,
     options::the_parts_are_not_for_use_by_hand,
     options::help_fits_eighty_columns,
-    options::the_line_on_a_terminal_says_who_leads,
+    terminal::the_line_on_a_terminal_says_who_leads,
+    terminal::a_terminal_that_stands_still_holds_up_no_term,
+    terminal::a_reader_that_stands_still_holds_up_nothing,
     below::four_hundred_generations_of_sessions_are_dead_in_time,
     below::strangers_are_waited_for,
     below::the_proc_of_another_namespace_is_refused,

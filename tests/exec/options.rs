@@ -1,9 +1,8 @@
 //! What can be asked of `tenure exec`, and what is refused.
 
-use std::process::Command;
 use std::time::Instant;
 
-use tenure_testground::{Postgres, await_until, descriptors, free_port, is_running, threads};
+use tenure_testground::{Mode, Postgres, Proxy, await_until, descriptors, free_port, threads};
 
 use crate::fleet::LIMIT;
 use crate::place::{LEASE, Place, arguments, await_child, children, ms, run, start, tenure};
@@ -162,6 +161,19 @@ pub(crate) fn the_table_is_created_where_it_is_missing_and_may_be() {
     assert_eq!((code, said.as_str()), (0, ""));
 }
 
+/// Also by whoever found nobody to ask at first.
+pub(crate) fn the_table_is_created_after_an_outage_too() {
+    let database = Postgres::shared().database();
+    let proxy = Proxy::to(Postgres::shared().addr());
+    proxy.set(Mode::BlackHole);
+    let place = Place::on(database.dsn_through(proxy.port()), "e".to_owned());
+    let mut process = start(place.exec(&["-v"], &["sh", "-c", "exit 9"]), &place.path("errors"));
+    let said = || std::fs::read_to_string(place.path("errors")).unwrap();
+    await_until(LIMIT, "it has failed to look", || said().contains("store failed"));
+    proxy.set(Mode::Pass);
+    assert_eq!(process.wait(LIMIT).code(), Some(9), "{}", said());
+}
+
 /// Neither in what is written, nor on any command line, nor in the command's environment.
 pub(crate) fn no_password_is_anywhere() {
     let server = Postgres::shared();
@@ -222,28 +234,4 @@ pub(crate) fn help_fits_eighty_columns() {
         assert!(help.contains(word), "{word}: {help}");
     }
     assert!(!help.contains("guardian") && !help.contains("stage"), "{help}");
-}
-
-/// `script` runs it on a terminal of its own.
-pub(crate) fn the_line_on_a_terminal_says_who_leads() {
-    let place = Place::new();
-    let leader = start(place.work(&["--label=web-1"], Kind::Single, false), &place.path("errors"));
-    place.await_life(1, 1);
-    let guardian = await_child(leader.pid(), "guardian");
-    let waiting = place.exec(&[], &["echo", "it runs"]);
-    let words: Vec<_> = waiting.get_args().map(|word| word.to_str().unwrap().replace(' ', "\\ ")).collect();
-    let line = format!("stty cols 60; {} {}", waiting.get_program().to_str().unwrap(), words.join(" "));
-    let mut command = Command::new("script");
-    command.args(["-qefc", &line, "/dev/null"]).env("TENURE_STORE", &place.store).env("SHELL", "/bin/sh");
-    let mut terminal = start(command, &place.path("script"));
-    std::thread::sleep(ms(500));
-    drop(leader);
-    let said = terminal.expect_line(LIMIT, "it runs", |line| line.contains("it runs"));
-    let shown: Vec<&str> =
-        said.split('\r').filter(|part| part.contains("tenure: waiting to lead e")).collect();
-    assert!(shown.iter().any(|part| part.contains("; web-1-")), "{said:?}");
-    assert!(shown.iter().all(|part| part.trim_end_matches("\x1b[K").chars().count() <= 59), "{said:?}");
-    assert!(said.contains("\r\x1b[Kit runs"), "cleared before the command writes: {said:?}");
-    assert!(!is_running(guardian));
-    let _ = terminal.wait(LIMIT);
 }

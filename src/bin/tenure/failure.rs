@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use tenure::{ConfigError, StoreError};
 
 use crate::output::printable;
+use crate::voice::say;
 
 /// The command has looked, and what it found is not what it wants.
 pub(crate) const REFUSED: u8 = 1;
@@ -43,10 +44,8 @@ impl Failure {
             return ExitCode::SUCCESS;
         }
         // Some of it may be a server's word.
-        eprintln!("tenure: {}", printable(&self.sentence));
-        if let Some(hint) = &self.hint {
-            eprintln!("  hint: {hint}");
-        }
+        let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!("  hint: {hint}\n"));
+        say(format!("tenure: {}\n{hint}", printable(&self.sentence)));
         ExitCode::from(self.code)
     }
 }

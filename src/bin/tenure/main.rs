@@ -14,10 +14,12 @@ mod resign;
 mod schema;
 mod status;
 mod view;
+mod voice;
 mod watch;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -53,7 +55,16 @@ enum Command {
     Completions(completions::Completions),
 }
 
+/// For the last words, where somebody reads them.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 fn main() -> ExitCode {
+    let ended = run();
+    voice::finish(LAST_WORDS);
+    ended
+}
+
+fn run() -> ExitCode {
     if let Some(ended) = exec::inner() {
         return ended;
     }
@@ -72,7 +83,8 @@ fn main() -> ExitCode {
     ended.unwrap_or_else(|failure: Failure| failure.tell())
 }
 
-/// Log lines go to stderr, where `--verbose` or RUST_LOG asks for them; what they quote does not command a terminal.
+/// Log lines go to stderr, where `--verbose` or RUST_LOG asks for them; what they quote does not command a terminal, and
+/// nobody waits for them to be read.
 fn start_logging(verbose: u8) {
     let level = match verbose {
         0 => "off",
@@ -84,5 +96,6 @@ fn start_logging(verbose: u8) {
             let (at, level) = (out.timestamp_millis(), record.level());
             writeln!(out, "{at} {level:5} {}", output::printable(&record.args().to_string()))
         })
+        .target(env_logger::Target::Pipe(Box::new(voice::Voice)))
         .init();
 }

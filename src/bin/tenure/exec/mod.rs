@@ -130,9 +130,7 @@ impl Exec {
     }
 }
 
-/// On standard error, which may be gone.
 #[cfg(target_os = "linux")]
 fn say(what: impl std::fmt::Display) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "tenure: {what}");
+    crate::voice::say(format!("tenure: {what}\n"));
 }

@@ -1,7 +1,7 @@
 //! Waiting for leadership: signals, a time limit, and a line that says what is waited for.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
@@ -9,11 +9,15 @@ use rustix::event::{PollFd, PollFlags};
 use tenure::{AnyStore, CampaignError, Elector, LeaderGuard, Status, Store, StoreError};
 
 use super::lead::is_farewell;
+use super::reap;
 use super::signals::{Bell, Signals, wait_for};
-use crate::failure::{FAILED, Failure, NOT_IN_TIME};
+use crate::failure::{FAILED, Failure, NOT_IN_TIME, is_missing};
+use crate::voice;
 
 /// How often the line is written anew, and looked whether somebody else leads.
 const LOOK: Duration = Duration::from_millis(100);
+/// For the line to be gone before the command writes; a terminal that stands still holds nobody up for longer.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// How long to wait, and for what.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +67,7 @@ pub(super) fn wait(
             line.clear();
             return answer.map(Waited::Leads).map_err(|error| why_not(error, elector, patience));
         }
+        reap::reap_others(None);
         let status = elector.status();
         if patience.once && status.leader.as_deref().is_some_and(|leader| leader != status.identity.as_str())
         {
@@ -89,12 +94,25 @@ fn campaign(
     let left = move || until.map(|until| until.saturating_duration_since(Instant::now()));
     let body = move || {
         let config = elector.config();
-        let time = left().unwrap_or(Duration::MAX).min(config.operation_timeout());
-        let prepared = create_what_is_missing(&store, config.name(), time);
-        let answer = prepared.map_err(CampaignError::Store).and_then(|()| match left() {
-            None => elector.wait_for_leadership(),
-            Some(left) => elector.wait_for_leadership_timeout(left),
-        });
+        let time = || left().unwrap_or(Duration::MAX).min(config.operation_timeout());
+        let answer = loop {
+            let prepared = create_what_is_missing(&store, config.name(), time());
+            let created = matches!(prepared, Ok(true));
+            if let Some(error) = prepared.err().filter(|error| !error.is_retryable()) {
+                break Err(CampaignError::Store(error));
+            }
+            let answer = match left() {
+                None => elector.wait_for_leadership(),
+                Some(left) => elector.wait_for_leadership_timeout(left),
+            };
+            match &answer {
+                // The store could not be looked at before, or the table has gone since.
+                Err(CampaignError::Store(error)) if is_missing(error) && !created => {
+                    std::thread::sleep(config.retry_period().min(time()));
+                }
+                _ => break answer,
+            }
+        };
         let _ = sender.send(answer);
         bell.ring();
     };
@@ -104,11 +122,12 @@ fn campaign(
 }
 
 /// Where the store cannot be used as it is, the table may just be missing. It is not looked for otherwise: a role that
-/// may not look into the catalog can campaign all the same. What may pass by itself is left to the campaign.
-fn create_what_is_missing(store: &AnyStore, election: &str, time: Duration) -> Result<(), StoreError> {
+/// may not look into the catalog can campaign all the same. What may pass by itself is left to the campaign. Whether
+/// it was created.
+fn create_what_is_missing(store: &AnyStore, election: &str, time: Duration) -> Result<bool, StoreError> {
     match store.observe(election, time) {
-        Err(error) if error.is_fatal() => store.ensure_schema(),
-        _ => Ok(()),
+        Err(error) if error.is_fatal() => store.ensure_schema().map(|()| true),
+        _ => Ok(false),
     }
 }
 
@@ -148,7 +167,8 @@ impl Line<'_> {
     }
 
     fn show(&mut self, status: &Status) {
-        if !self.on_terminal {
+        // On a terminal that stands still it would be old by the time it is shown.
+        if !self.on_terminal || !voice::is_heard() {
             return;
         }
         let leader = status.leader.as_deref().zip(status.leader_fence.map(|fence| fence.get()));
@@ -158,19 +178,16 @@ impl Line<'_> {
         let width = size.map_or(80, |size| usize::from(size.ws_col)).max(2) - 1;
         let line = fitted(&text, width);
         if line != self.shown {
-            self.write(&format!("\r{line}\x1b[K"));
+            voice::say(format!("\r{line}\x1b[K"));
             self.shown = line;
         }
     }
 
     fn clear(&mut self) {
         if !std::mem::take(&mut self.shown).is_empty() {
-            self.write("\r\x1b[K");
+            voice::say("\r\x1b[K");
+            voice::finish(MOMENT);
         }
-    }
-
-    fn write(&self, text: &str) {
-        let _ = std::io::stderr().write_all(text.as_bytes());
     }
 }
 
