@@ -63,7 +63,8 @@ pub(crate) fn strangers_are_waited_for() {
 pub(crate) fn the_proc_of_another_namespace_is_refused() {
     let place = Place::new();
     let within = |options: &[&str], command: Command| {
-        let mut unshare = Command::new("unshare");
+        let mut unshare = Command::new("timeout");
+        unshare.args(["--signal=KILL", "20", "unshare", "--kill-child"]);
         unshare.args(["--user", "--map-root-user", "--pid", "--fork"]).args(options);
         unshare.arg(command.get_program()).args(command.get_args()).env("TENURE_STORE", &place.store);
         unshare

@@ -65,6 +65,7 @@ const EXEC: &[Test] = named![
     options::at_least_keeps_the_lease,
     options::what_cannot_be_used_is_refused_by_name,
     options::the_table_is_created_where_it_is_missing_and_may_be,
+    options::the_table_is_created_after_an_outage_too,
     options::no_password_is_anywhere,
     options::the_parts_are_not_for_use_by_hand,
     options::help_fits_eighty_columns,

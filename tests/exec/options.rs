@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tenure_testground::{Postgres, await_until, descriptors, free_port, threads};
+use tenure_testground::{Mode, Postgres, Proxy, await_until, descriptors, free_port, threads};
 
 use crate::fleet::LIMIT;
 use crate::place::{LEASE, Place, arguments, await_child, children, ms, run, start, tenure};
@@ -159,6 +159,19 @@ pub(crate) fn the_table_is_created_where_it_is_missing_and_may_be() {
     database.execute(&format!("GRANT SELECT, INSERT, UPDATE ON leader_election TO {role}"));
     let (code, _, said) = run(limited.exec(&[], &["true"]));
     assert_eq!((code, said.as_str()), (0, ""));
+}
+
+/// Also by whoever found nobody to ask at first.
+pub(crate) fn the_table_is_created_after_an_outage_too() {
+    let database = Postgres::shared().database();
+    let proxy = Proxy::to(Postgres::shared().addr());
+    proxy.set(Mode::BlackHole);
+    let place = Place::on(database.dsn_through(proxy.port()), "e".to_owned());
+    let mut process = start(place.exec(&["-v"], &["sh", "-c", "exit 9"]), &place.path("errors"));
+    let said = || std::fs::read_to_string(place.path("errors")).unwrap();
+    await_until(LIMIT, "it has failed to look", || said().contains("store failed"));
+    proxy.set(Mode::Pass);
+    assert_eq!(process.wait(LIMIT).code(), Some(9), "{}", said());
 }
 
 /// Neither in what is written, nor on any command line, nor in the command's environment.

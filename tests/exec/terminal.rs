@@ -3,9 +3,9 @@
 use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
-use tenure_testground::{Process, await_until, is_running};
+use tenure_testground::{Process, await_until, is_running, threads};
 
 use crate::fleet::LIMIT;
 use crate::place::{LEASE, Place, await_child, children, ms, now, start};
@@ -18,6 +18,16 @@ fn on_a_terminal(place: &Place, before: &str, words: &Command) -> Command {
     let mut script = Command::new("script");
     script.args(["-qefc", &line, "/dev/null"]).env("TENURE_STORE", &place.store).env("SHELL", "/bin/sh");
     script
+}
+
+/// One that can be typed on; gone with it is whatever runs there.
+struct Typed(Child);
+
+impl Drop for Typed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// `script` runs it on a terminal of its own.
@@ -46,20 +56,18 @@ pub(crate) fn a_terminal_that_stands_still_holds_up_no_term() {
     let leader = start(place.work(&[], Kind::Single, false), &place.path("errors"));
     let life = place.await_life(1, 1);
     let mut command = on_a_terminal(&place, "true", &place.work(&[], Kind::Single, false));
-    let mut script = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut keys = script.stdin.take().unwrap();
-    let shell = || children(script.id()).into_iter().flat_map(children).next();
-    await_until(LIMIT, "it waits", || shell().is_some());
+    let mut script = Typed(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+    let mut keys = script.0.stdin.take().unwrap();
+    let tenure = || children(script.0.id()).into_iter().flat_map(children).next();
+    await_until(LIMIT, "it waits", || tenure().is_some_and(|pid| threads(pid) > 1));
     std::thread::sleep(ms(300));
     keys.write_all(b"\x13").unwrap();
     std::thread::sleep(ms(300));
     drop(leader);
     let next = place.await_life(2, 1);
     assert!(next.fence > life.fence);
-    keys.write_all(b"\x11").unwrap();
-    keys.write_all(b"\x03").unwrap();
+    keys.write_all(b"\x11\x03").unwrap();
     await_until(LIMIT, "Ctrl-C ends it", || place.lease().is_released());
-    script.wait().unwrap();
 }
 
 /// A socket whose other end nobody reads, and that other end.

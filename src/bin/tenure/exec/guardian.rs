@@ -92,14 +92,15 @@ fn now() -> Time {
 impl Guardian {
     /// Ready for anything, and told what to guard.
     fn prepare(channel: Channel) -> Result<Option<Guardian>, std::io::Error> {
+        // Were this process stopped when `tenure` is killed, nobody would be there to continue or kill it. So the kernel
+        // continues it then (prctl(2), PR_SET_PDEATHSIG). The thread that has started it is the first one of `tenure`, and
+        // lives as long as that. A death before this line shows on the descriptor that comes with the plan, or by no plan.
+        // First of all: some of what follows takes milliseconds.
+        set_parent_process_death_signal(Some(Signal::CONT))?;
         let signals = Signals::take(&UNHEARD)?;
         let alarm = Alarm::new()?;
         setsid()?;
         reap::become_subreaper()?;
-        // Were this process stopped when `tenure` is killed, nobody would be there to continue or kill it. So the kernel
-        // continues it then (prctl(2), PR_SET_PDEATHSIG). The thread that has started it is the first one of `tenure`, and
-        // lives as long as that. A death before this line shows on the descriptor that comes with the plan, or by no plan.
-        set_parent_process_death_signal(Some(Signal::CONT))?;
         loop {
             wait_for(&mut [PollFd::new(&channel, PollFlags::IN)], SLICE);
             match channel.receive() {
