@@ -125,6 +125,7 @@ fn a_bad_duration_is_refused_by_name_b28() {
         for duration in bad {
             let error = refused(set(Config::builder("job"), duration));
             assert_eq!(error.field(), field, "{duration:?}: {error}");
+            assert_eq!(format!("{error:?}"), error.to_string(), "readable where a main returns it");
             assert!(error.to_string().contains(&format!("{duration:?}")), "{error}");
         }
     }

@@ -142,6 +142,16 @@ mod without_the_feature {
     }
 }
 
+#[test]
+fn what_foreign_connectors_and_pools_verify_is_not_known() {
+    use super::super::borrowed::BorrowedPool;
+    use super::super::session::Source;
+    assert_eq!(Custom(NoTls).verifies(), None);
+    let manager = r2d2_postgres::PostgresConnectionManager::new("host=h".parse().unwrap(), NoTls);
+    let pool = r2d2::Pool::builder().min_idle(Some(0)).build_unchecked(manager);
+    assert_eq!(BorrowedPool(pool).verifies(), None);
+}
+
 #[cfg(feature = "tls")]
 #[path = "feature_tests.rs"]
 mod with_the_feature;
