@@ -27,8 +27,8 @@ struct Pair<'a> {
 
 /// A connection string that goes on to `port` where the one server there is does not take writes.
 fn or_else(dsn: &str, port: u16) -> String {
-    let (first, database) = dsn.rsplit_once('/').expect("a URL");
-    format!("{first},127.0.0.1:{port}/{database}?target_session_attrs=read-write")
+    let (first, database) = dsn.rsplit_once('/').expect("a URL with parameters");
+    format!("{first},127.0.0.1:{port}/{database}&target_session_attrs=read-write")
 }
 
 impl<'a> Pair<'a> {
@@ -357,7 +357,7 @@ pub(crate) fn b17_b_standby_listed_first(way: Way) -> Report {
     primary.await_replay(&standby);
     let mut stage = Stage::set_with(ground, P3, 2, |n, options| {
         let (user, rest) = options.dsn.split_once('@').expect("a URL");
-        let asks = if n == 0 { "?target_session_attrs=read-write" } else { "" };
+        let asks = if n == 0 { "&target_session_attrs=read-write" } else { "" };
         options.dsn = format!("{user}@127.0.0.1:{},{rest}{asks}", standby.port());
     });
     let first = stage.first;
