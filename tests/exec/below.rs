@@ -11,10 +11,10 @@ use crate::place::{MARGIN, Place, await_child, children, expiry, run, start, sto
 use crate::stillness::promised;
 use crate::worker::{Kind, survivors, words};
 
-const GENERATIONS: usize = 60;
+const GENERATIONS: usize = 400;
 
 /// Each a session of its own, and the parent of the next one: one after the other they would die for too long.
-pub(crate) fn sixty_generations_of_sessions_are_dead_in_time() {
+pub(crate) fn hundreds_of_generations_of_sessions_are_dead_in_time() {
     let place = Place::new();
     let script = place.path("generation");
     let text = "trap '' TERM HUP\nleft=$1; script=$2; shift 2\n[ $left -gt 0 ] || exec \"$@\"\n\

@@ -72,7 +72,7 @@ const EXEC: &[Test] = named![
     terminal::the_line_on_a_terminal_says_who_leads,
     terminal::a_terminal_that_stands_still_holds_up_no_term,
     terminal::a_reader_that_stands_still_holds_up_nothing,
-    below::sixty_generations_of_sessions_are_dead_in_time,
+    below::hundreds_of_generations_of_sessions_are_dead_in_time,
     below::strangers_are_waited_for,
     below::the_proc_of_another_namespace_is_refused,
     below::a_stopped_guardian_is_continued_by_the_next_renewal,

@@ -16,7 +16,7 @@ pub struct SqliteExamination {
     /// The file.
     pub path: PathBuf,
     /// The version of SQLite in this program.
-    pub library: String,
+    pub version: String,
     /// What kind of file system it is on: a name, or the number of one without.
     pub file_system: String,
     /// Whether that is in memory, and gone after a reboot.
@@ -44,7 +44,7 @@ impl Default for SqliteExamination {
     fn default() -> SqliteExamination {
         SqliteExamination {
             path: PathBuf::new(),
-            library: String::new(),
+            version: String::new(),
             file_system: String::new(),
             in_memory: false,
             journal_mode: String::new(),
@@ -79,7 +79,7 @@ pub(super) fn examine(engine: &Engine, until: Instant) -> Result<SqliteExaminati
     wal.push("-wal");
     let identity = file::identity(&path).ok().flatten();
     Ok(SqliteExamination {
-        library: rusqlite::version().to_owned(),
+        version: rusqlite::version().to_owned(),
         file_system,
         in_memory,
         journal_mode,
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!((found.journal_mode.as_str(), found.synchronous.as_str()), ("wal", "3"));
         assert!(found.write_lock.as_ref().is_ok_and(|took| *took < OP), "{found:?}");
         assert!(found.table_exists && found.complaint.is_none() && found.wal_bytes > 0, "{found:?}");
-        assert!(found.library.starts_with("3.") && !found.file_system.is_empty(), "{found:?}");
+        assert!(found.version.starts_with("3.") && !found.file_system.is_empty(), "{found:?}");
         assert_eq!(found.others, [] as [u32; 0], "nobody but this process");
         assert_eq!(store.list(OP).unwrap()[0].version(), lease.version());
     }

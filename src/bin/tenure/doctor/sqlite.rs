@@ -14,7 +14,7 @@ const LARGE_WAL: u64 = 64 << 20;
 
 pub(crate) fn judge(found: &SqliteExamination) -> Vec<Finding> {
     vec![
-        Finding::ok("library", format!("SQLite {}, in this program.", found.library)),
+        Finding::ok("library", format!("SQLite {}, in this program.", found.version)),
         place(found),
         table(found),
         lock(found),

@@ -153,6 +153,17 @@ struct Guarded {
     exited: Option<(u8, bool)>,
     not_started: Option<String>,
     gone: bool,
+    /// There is neither a guardian nor anybody whom it guarded.
+    over: bool,
+}
+
+/// A panic on the way drops this before the guard, whose drop gives the lease back: first nobody may be left.
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if !self.over {
+            self.kill(|limit| wait_for(&mut [], limit));
+        }
+    }
 }
 
 impl Guarded {
@@ -216,6 +227,7 @@ impl Guarded {
             exited: None,
             not_started: None,
             gone: false,
+            over: false,
         })
     }
 
@@ -281,9 +293,10 @@ impl Guarded {
     }
 
     /// Waits for a guardian that has done its work.
-    fn dismiss(&self) {
+    fn dismiss(&mut self) {
         wait_for(&mut [PollFd::new(&self.process, PollFlags::IN)], MOMENT);
         dismiss(self.guardian);
+        self.over = true;
     }
 
     fn end(&self) -> End {
@@ -298,14 +311,19 @@ impl Guarded {
         }
     }
 
+    fn kill(&mut self, pause: impl FnMut(Duration)) {
+        let _ = kill_process(self.guardian, Signal::KILL);
+        reap::kill_all(pause, complain);
+        self.over = true;
+    }
+
     /// The guardian is dead, or stands still while the deadline comes near. What it guarded becomes this process's as
     /// it dies, and is killed here.
     ///
     /// So is whatever else is a child of this process: one that the shell had before it became `tenure`, or the orphans
     /// of a container whose first process `tenure` is. They can't be told from those of the command.
-    fn take_over(&self, signals: &mut Signals) -> End {
-        let _ = kill_process(self.guardian, Signal::KILL);
-        reap::kill_all(|limit| signals.pause(limit), complain);
+    fn take_over(&mut self, signals: &mut Signals) -> End {
+        self.kill(|limit| signals.pause(limit));
         match self.exited {
             Some((code, false)) => End::Itself(code),
             _ => End::Failed(
@@ -328,4 +346,75 @@ fn dismiss(guardian: Pid) {
 fn complain(left: Vec<i32>) {
     let left: Vec<String> = left.iter().map(i32::to_string).collect();
     say(format_args!("the command was killed and is still not gone: {}", left.join(", ")));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const INSIDE: &str = "TENURE_TEST_INSIDE";
+    const LEFT_UNKNOWN: usize = usize::MAX;
+    static LEFT: AtomicUsize = AtomicUsize::new(LEFT_UNKNOWN);
+
+    /// In the place of the guard: who is there when it gives the lease back.
+    struct Guard;
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            LEFT.store(reap::children().len(), Ordering::Relaxed);
+        }
+    }
+
+    fn guarded() -> Guarded {
+        let child = Command::new("sh")
+            .args(["-c", "setsid sleep 600 & exec sleep 600"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let guardian = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+        let leads = Leads { grace: Duration::ZERO, kill: Duration::ZERO };
+        let until = now() + Duration::from_secs(600);
+        Guarded {
+            channel: Channel::pair().unwrap().0,
+            guardian,
+            process: pidfd_open(guardian, PidfdFlags::empty()).unwrap(),
+            countdown: Countdown::new(leads, until),
+            told: until,
+            alarm: Alarm::new().unwrap(),
+            patience: until,
+            leads,
+            owed: Vec::new(),
+            lost: None,
+            exited: None,
+            not_started: None,
+            gone: false,
+            over: false,
+        }
+    }
+
+    /// In a process of its own, since all of its children are killed.
+    #[test]
+    fn a_panic_leaves_nobody_when_the_guard_gives_the_lease_back() {
+        if std::env::var_os(INSIDE).is_none() {
+            let name = "exec::lead::tests::a_panic_leaves_nobody_when_the_guard_gives_the_lease_back";
+            let mut inside = Command::new(std::env::current_exe().unwrap());
+            let output = inside.args(["--exact", name]).env(INSIDE, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+            return;
+        }
+        reap::become_subreaper().unwrap();
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            let _guard = Guard;
+            let _term = guarded();
+            panic!("in the middle of a term");
+        }));
+        reap::kill_all(|limit| wait_for(&mut [], limit), complain);
+        assert!(ended.is_err());
+        assert_eq!(LEFT.load(Ordering::Relaxed), 0);
+    }
 }

@@ -12,6 +12,7 @@
 //! So whoever is further down is killed as well, by a descriptor that can't come to mean another process.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -26,10 +27,11 @@ use super::signals::is_ready;
 const SHORT: Duration = Duration::from_millis(5);
 /// When nobody has died for so many of them, it is not for lack of looking.
 const QUICK_ROUNDS: u32 = 200;
-/// Descendants that are followed at once, for each of which a descriptor is open.
-const FOLLOWED: usize = 64;
-/// Descendants of one child that are followed in one round: some may fork faster than they are followed.
-const STEPS: usize = 4096;
+/// Descendants that are followed at once, for each of which a descriptor is open. Where there are not so many descriptors
+/// it is fewer.
+const FOLLOWED: usize = 512;
+/// One round in so many looks for them.
+const LOOKS_BELOW: usize = 8;
 const LONG: Duration = Duration::from_millis(100);
 
 /// From now on descendants that lose their parents become this process's children. Not inherited by children.
@@ -126,29 +128,26 @@ fn kill(child: Pid) {
     let _ = kill_process(child, Signal::KILL);
 }
 
-/// Kills whoever is below a child that has been killed, and has not been waited for.
-fn kill_below(child: Pid) {
-    let Ok(held) = pidfd_open(child, PidfdFlags::empty()) else { return };
-    if is_ready(&held) {
-        return;
-    }
-    let mut alive = vec![(child, held)];
-    let mut steps = 0;
-    while let Some((parent, held)) = alive.pop() {
-        for child in children_of(&parent.to_string()).unwrap_or_default() {
-            steps += 1;
-            let Ok(process) = pidfd_open(child, PidfdFlags::empty()) else { continue };
+/// Whoever is below these children, each after its parent; as many as are followed at once.
+fn below(children: &[Pid]) -> Vec<OwnedFd> {
+    let held = |process: Pid| pidfd_open(process, PidfdFlags::empty()).ok();
+    let mut found: Vec<(Pid, OwnedFd)> =
+        children.iter().take(FOLLOWED).filter_map(|child| Some((*child, held(*child)?))).collect();
+    let (first, mut next) = (found.len(), 0);
+    while next < found.len() && found.len() < FOLLOWED {
+        let parent = found[next].0;
+        let room = FOLLOWED - found.len();
+        for child in children_of(&parent.to_string()).unwrap_or_default().into_iter().take(room) {
+            let Some(process) = held(child) else { continue };
             // The number may have come to mean somebody else. Whoever has it is a child of the parent's number; and the
             // parent still lives, so that nobody else had that one.
-            if steps > STEPS || parent_of(child) != Some(parent) || is_ready(&held) {
-                continue;
-            }
-            let _ = pidfd_send_signal(&process, Signal::KILL);
-            if alive.len() < FOLLOWED {
-                alive.push((child, process));
+            if parent_of(child) == Some(parent) && !is_ready(&found[next].1) {
+                found.push((child, process));
             }
         }
+        next += 1;
     }
+    found.into_iter().skip(first).map(|(_, process)| process).collect()
 }
 
 /// Kills all children, and theirs, until there are none; `pause` waits for a child's end or for the time given.
@@ -159,11 +158,16 @@ fn kill_below(child: Pid) {
 pub(super) fn kill_all(mut pause: impl FnMut(Duration), complain: impl FnOnce(Vec<i32>)) {
     let mut complain = Some(complain);
     let mut in_vain = 0_u32;
-    loop {
+    for round in 0_usize.. {
         let children = children();
+        // Found while their parents live: with each that dies the way to those below it is lost. Not every time, since
+        // those that get away all the time get away meanwhile.
+        let below = if round % LOOKS_BELOW == 0 { below(&children) } else { Vec::new() };
         // Those that have come last first: where some get away all the time, the others of the list are dead.
         children.iter().rev().copied().for_each(kill);
-        children.iter().copied().for_each(kill_below);
+        for process in below.iter().rev() {
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
         // Not before every group has been killed: with its first process a group's number goes.
         children.iter().copied().for_each(reap);
         match ended(WaitId::All) {
