@@ -17,15 +17,7 @@ fn position(client: &mut tenure_testground::postgres::Client) -> (String, String
 /// The lease has been free for an hour, so a candidate would bid at once; and the role may only read.
 #[test]
 fn rule_14_an_observer_needs_no_right_to_write_and_writes_nothing() {
-    // Nobody else writes: no vacuum, no archive, no records of running transactions, no checkpoint.
-    let settings = [
-        ("autovacuum", "off"),
-        ("wal_level", "minimal"),
-        ("max_wal_senders", "0"),
-        ("checkpoint_timeout", "1h"),
-    ];
-    let builder = settings.iter().fold(Postgres::builder(), |b, (name, value)| b.setting(name, value));
-    let server = builder.start();
+    let server = Postgres::builder().writes_nothing_unasked().start();
     let database = server.database();
     crate::store(&database);
     server.create_role("reader", "");

@@ -96,15 +96,7 @@ fn position(client: &mut tenure_testground::postgres::Client) -> (String, String
 }
 
 pub(crate) fn rule_14_candidates_that_look_write_nothing(way: Way) {
-    // Nobody else writes: no vacuum, no archive, no records of running transactions, no checkpoint.
-    let settings = [
-        ("autovacuum", "off"),
-        ("wal_level", "minimal"),
-        ("max_wal_senders", "0"),
-        ("checkpoint_timeout", "1h"),
-    ];
-    let builder = settings.iter().fold(Postgres::builder(), |b, (name, value)| b.setting(name, value));
-    let server = builder.start();
+    let server = Postgres::builder().writes_nothing_unasked().start();
     let ground = Ground::on(&server, way);
     ground.database.execute(
         "INSERT INTO leader_election (name, holder, fence, acquired_at, renewed_at, expires_at)

@@ -30,6 +30,14 @@ impl PostgresBuilder {
         self
     }
 
+    /// A server that writes nothing unasked: no vacuum, no archive, no records of running transactions, no checkpoint.
+    pub fn writes_nothing_unasked(self) -> PostgresBuilder {
+        self.setting("autovacuum", "off")
+            .setting("wal_level", "minimal")
+            .setting("max_wal_senders", "0")
+            .setting("checkpoint_timeout", "1h")
+    }
+
     /// Whether commits wait for the disk; off unless asked for. With it the files are on disk for sure; without,
     /// they may be in memory.
     pub fn fsync(self, on: bool) -> PostgresBuilder {
