@@ -210,10 +210,19 @@ impl Guarded {
             dismiss(guardian);
             failed(error.into())
         })?;
-        let countdown = Countdown::new(crew.leads, told);
-        let patience = countdown.kill_at() + crew.leads.patience();
-        let leads = crew.leads;
-        Ok(Guarded {
+        Ok(Guarded::of(guardian, process, (channel, alarm), crew.leads, told))
+    }
+
+    fn of(
+        guardian: Pid,
+        process: OwnedFd,
+        (channel, alarm): (Channel, Alarm),
+        leads: Leads,
+        told: Time,
+    ) -> Guarded {
+        let countdown = Countdown::new(leads, told);
+        let patience = countdown.kill_at() + leads.patience();
+        Guarded {
             channel,
             guardian,
             process,
@@ -228,7 +237,7 @@ impl Guarded {
             not_started: None,
             gone: false,
             over: false,
-        })
+        }
     }
 
     fn wait(&self, signals: &Signals, bell: &Bell) {
@@ -368,6 +377,7 @@ mod tests {
         }
     }
 
+    #[expect(clippy::zombie_processes, reason = "it is waited for by its number")]
     fn guarded() -> Guarded {
         let child = Command::new("sh")
             .args(["-c", "setsid sleep 600 & exec sleep 600"])
@@ -376,24 +386,10 @@ mod tests {
             .spawn()
             .unwrap();
         let guardian = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+        let process = pidfd_open(guardian, PidfdFlags::empty()).unwrap();
+        let ears = (Channel::pair().unwrap().0, Alarm::new().unwrap());
         let leads = Leads { grace: Duration::ZERO, kill: Duration::ZERO };
-        let until = now() + Duration::from_secs(600);
-        Guarded {
-            channel: Channel::pair().unwrap().0,
-            guardian,
-            process: pidfd_open(guardian, PidfdFlags::empty()).unwrap(),
-            countdown: Countdown::new(leads, until),
-            told: until,
-            alarm: Alarm::new().unwrap(),
-            patience: until,
-            leads,
-            owed: Vec::new(),
-            lost: None,
-            exited: None,
-            not_started: None,
-            gone: false,
-            over: false,
-        }
+        Guarded::of(guardian, process, ears, leads, now() + Duration::from_secs(600))
     }
 
     /// In a process of its own, since all of its children are killed.
