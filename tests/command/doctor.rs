@@ -267,3 +267,17 @@ fn a_file_is_examined() {
     assert!(fine(&url, &["init"]).contains("has been created"));
     assert!(store.acquire(&Bid::new("n", "h", OP), OP).unwrap().is_some());
 }
+
+/// A URL that leads to a file of another application's.
+#[test]
+fn another_applications_file_is_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("app.db");
+    rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE app (x)").unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let url = format!("sqlite:{}", path.display());
+    tenure(&url, &["status"]).complains(125, &["has no table"]);
+    tenure(&url, &["resign", "--election", "n", "--yes"]).complains(125, &["has no table"]);
+    assert!(bad(&url, 1).contains(&"broken table".to_owned()));
+    assert!(std::fs::read(&path).unwrap() == before, "it was changed");
+}

@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
-use tenure_testground::{Process, await_until};
+use tenure_testground::{Process, await_until, kill_process, stop_process};
 
 use crate::fleet::LIMIT;
-use crate::place::{Place, ms, now, run, start};
+use crate::place::{Place, await_child, children, ms, now, run, start};
 use crate::stillness::promised;
 use crate::worker::{Kind, survivors};
 
@@ -93,6 +93,42 @@ pub(crate) fn a_signal_at_any_moment_ends_it() {
     }
     assert!(0 < ran && ran < 40, "{ran}: every one of them came too early, or too late");
     assert!(place.lease().is_released());
+}
+
+/// As the keys of a terminal send it: a guardian that has only just been started is struck by it, too.
+pub(crate) fn a_signal_for_the_whole_group_is_no_failure_of_the_guardian() {
+    let place = Place::new();
+    for _ in 0..20 {
+        let mut command = place.exec(&[], &["sleep", "60"]);
+        command.process_group(0);
+        let mut process = start(command, &place.path("errors"));
+        while children(process.pid()).is_empty() {
+            assert!(process.has_ended().is_none(), "it ended by itself");
+        }
+        let group = format!("-{}", process.pid());
+        assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+        let status = process.wait(LIMIT);
+        assert_eq!(status.code(), Some(130), "{}", std::fs::read_to_string(place.path("errors")).unwrap());
+    }
+    assert!(place.lease().is_released());
+}
+
+pub(crate) fn a_command_that_stands_still_can_be_ended() {
+    let place = Place::new();
+    let mut process = start(sh(&place, "echo $$; exec sleep 60"), &place.path("errors"));
+    stop_process(process.line(LIMIT).unwrap().parse().unwrap());
+    process.terminate();
+    assert_eq!(process.wait(LIMIT).code(), Some(143));
+    assert!(place.lease().is_released());
+}
+
+pub(crate) fn nothing_that_a_terminal_would_obey_is_said() {
+    let place = Place { election: "a\u{1b}[2Jb".to_owned(), ..Place::new() };
+    let process = start(place.exec(&["--restart"], &["sleep", "60"]), &place.path("errors"));
+    kill_process(await_child(process.pid(), "guardian"));
+    let said = || std::fs::read_to_string(place.path("errors")).unwrap();
+    await_until(LIMIT, "it says why", || said().ends_with("waiting to lead again\n"));
+    assert!(!said().contains('\u{1b}') && said().contains("[2Jb"), "{:?}", said());
 }
 
 pub(crate) fn a_signal_ends_the_wait() {

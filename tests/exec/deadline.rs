@@ -130,6 +130,15 @@ fn at_work(place: &Place, deaf: bool) -> (Process, u32, Life) {
     (tenure, guardian, life)
 }
 
+/// Sets it in the end, after a panic too.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// While `tenure` renews nothing is wrong; when it can't, the stopped guardian is killed in time. It is stopped again and
 /// again, since each renewal continues it.
 pub(crate) fn a_stopped_guardian_does_not_save_the_command() {
@@ -144,12 +153,13 @@ pub(crate) fn a_stopped_guardian_does_not_save_the_command() {
                 stop_at_once(guardian);
             }
         });
+        let over = Over(&over);
         // Longer than a term: what is told to a guardian that stands still does not hold `tenure` up.
         await_until(LIMIT, "the lease is renewed", || place.lives()[0].last > stopped + LEASE);
         assert!(tenure.has_ended().is_none());
         proxy.set(Mode::BlackHole);
         let status = tenure.wait(LIMIT);
-        over.store(true, Ordering::Relaxed);
+        drop(over);
         assert_eq!(status.code(), Some(125));
     });
     promised!(survivors(&place.stamps()).is_empty(), "some are left");

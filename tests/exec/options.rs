@@ -54,6 +54,19 @@ pub(crate) fn a_wait_has_an_end() {
     drop(leader);
 }
 
+/// Nor is it the database that says when: here the table is missing, and cannot be made as long as somebody writes.
+pub(crate) fn a_wait_has_an_end_before_the_table_is_there_too() {
+    let place = Place::new();
+    let other = rusqlite::Connection::open(place.path("lease.db")).unwrap();
+    other.execute_batch("PRAGMA journal_mode = wal; BEGIN IMMEDIATE; CREATE TABLE another (x)").unwrap();
+    for (option, code) in [("--wait=300ms", 124), ("--once", 125)] {
+        let begun = Instant::now();
+        let (ended, _, said) = run(place.exec(&[option], &["true"]));
+        assert_eq!(ended, code, "{said}");
+        assert!(begun.elapsed() < ms(5_000), "{option}: {:?}", begun.elapsed());
+    }
+}
+
 pub(crate) fn restart_leads_again_after_a_loss() {
     let database = Postgres::shared().database();
     let place = Place::on(database.dsn(), "e".to_owned());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use clap::Args;
-use tenure::{AnyStore, Config, ConfigBuilder, PostgresStore, SqliteStore, StoreError};
+use tenure::{AnyStore, Config, ConfigBuilder, Lease, PostgresStore, SqliteStore, Store, StoreError};
 
 use crate::failure::{FAILED, Failure};
 
@@ -64,6 +64,30 @@ impl StoreOptions {
 /// What no election can be called is said before anything is sent.
 pub(crate) fn check_names<'a>(elections: impl IntoIterator<Item = &'a String>) -> Result<(), Failure> {
     elections.into_iter().try_for_each(|name| Ok(Config::builder(name).build().map(|_| ())?))
+}
+
+/// Elections by name, each with its lease, if it has one.
+pub(crate) type Found = Vec<(String, Option<Lease>)>;
+
+/// The elections that are meant.
+#[derive(Debug, Args)]
+pub(crate) struct Elections {
+    /// Only these elections; otherwise the first 1,000 that there are.
+    #[arg(long = "election", value_name = "NAME", num_args = 1..)]
+    named: Vec<String>,
+}
+
+impl Elections {
+    /// As [`check_names`].
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        check_names(&self.named)
+    }
+
+    /// Those that were named, as they are now; `None` where all are meant.
+    pub(crate) fn named(&self, store: &AnyStore, timeout: Duration) -> Option<Result<Found, StoreError>> {
+        let look = |name: &String| Ok((name.clone(), store.observe(name, timeout)?.into_lease()));
+        (!self.named.is_empty()).then(|| self.named.iter().map(look).collect())
+    }
 }
 
 /// A table, with its schema or without.

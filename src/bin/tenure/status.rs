@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
-use tenure::{AnyStore, Lease, Store};
+use tenure::{Lease, Store};
 
 use crate::failure::Failure;
-use crate::options::{Bound, StoreOptions, check_names};
+use crate::options::{Bound, Elections, StoreOptions};
 use crate::output::{cut, json_lines, printable, say, short, width};
 use crate::view::{self, State};
 use crate::voice;
@@ -33,9 +33,8 @@ With --json each election is an object with these keys:
 pub(crate) struct Status {
     #[command(flatten)]
     store: StoreOptions,
-    /// Only these elections; otherwise the first 1,000 that there are.
-    #[arg(long, value_name = "NAME", num_args = 1..)]
-    election: Vec<String>,
+    #[command(flatten)]
+    elections: Elections,
     /// An array of objects in place of a table.
     #[arg(long)]
     json: bool,
@@ -45,9 +44,17 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        check_names(&self.election)?;
+        self.elections.check()?;
         let store = self.store.open()?;
-        let elections = self.look(&store)?;
+        let timeout = self.bound.operation_timeout;
+        let (elections, some) = match self.elections.named(&store, timeout) {
+            Some(named) => (named?, false),
+            None => {
+                let all: Vec<_> = store.list(timeout)?.into_iter().map(named).collect();
+                let some = all.len() == Lease::MAX_LISTED;
+                (all, some)
+            }
+        };
         if self.json {
             let object = |(name, lease): &(String, Option<Lease>)| view::json(name, lease.as_ref());
             say(&json_lines(&Value::Array(elections.iter().map(object).map(Value::Object).collect())))?;
@@ -56,7 +63,7 @@ impl Status {
         } else {
             say(&table(&elections, width()))?;
         }
-        if self.election.is_empty() && elections.len() == Lease::MAX_LISTED {
+        if some {
             voice::say(format!(
                 "tenure: there may be more than these {}; name them with --election\n",
                 Lease::MAX_LISTED
@@ -64,16 +71,10 @@ impl Status {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    fn look(&self, store: &AnyStore) -> Result<Vec<(String, Option<Lease>)>, Failure> {
-        let timeout = self.bound.operation_timeout;
-        if self.election.is_empty() {
-            let all = store.list(timeout)?;
-            return Ok(all.into_iter().map(|lease| (lease.name().to_owned(), Some(lease))).collect());
-        }
-        let look = |name: &String| Ok((name.clone(), store.observe(name, timeout)?.into_lease()));
-        self.election.iter().map(look).collect()
-    }
+fn named(lease: Lease) -> (String, Option<Lease>) {
+    (lease.name().to_owned(), Some(lease))
 }
 
 const TITLES: [&str; 8] = ["ELECTION", "STATE", "LEFT", "AGE", "LENGTH", "FENCE", "HOLDER", "PAYLOAD"];

@@ -173,9 +173,12 @@ impl Engine {
         let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;
         connection.busy_timeout(Duration::ZERO)?;
+        // Not of a file in which nobody elects anybody: whoever looks into another application's changes nothing there.
         // Where it were not to be had, all would be as correct and slower; and `extra`, which is `full` in that mode,
         // keeps a power failure from bringing the last transaction back.
-        connection.pragma_update(None, "journal_mode", "wal")?;
+        if flags.contains(OpenFlags::SQLITE_OPEN_CREATE) || schema::exists(&connection, &self.table)? {
+            connection.pragma_update(None, "journal_mode", "wal")?;
+        }
         connection.pragma_update(None, "synchronous", "extra")?;
         // The first look makes the files beside it where they are missing, so that from now on they stay what they are.
         connection.pragma_query(None, "schema_version", |_| Ok(()))?;

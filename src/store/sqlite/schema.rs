@@ -86,6 +86,11 @@ pub(super) fn is_there(connection: &Connection, table: &Table) -> Result<bool, F
     }
 }
 
+/// Whether there is a table of that name, whatever its shape. Only reads.
+pub(super) fn exists(connection: &Connection, table: &Table) -> rusqlite::Result<bool> {
+    Ok(!columns(connection, table)?.is_empty())
+}
+
 #[derive(Clone, Debug)]
 struct Column {
     name: String,

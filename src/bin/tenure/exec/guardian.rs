@@ -18,7 +18,7 @@ use tenure::{Clock, Store, SystemClock, Time};
 
 use super::channel::{Channel, Message, Plan, Received};
 use super::reap;
-use super::signals::{Alarm, Signals, is_ready, wait_for};
+use super::signals::{Alarm, Signals, is_farewell, is_ready, wait_for};
 use super::stage;
 use super::timing::{Act, Countdown};
 
@@ -133,7 +133,7 @@ impl Guardian {
             let stuck = |left| {
                 let _ = self.channel.send(&Message::Stuck(left), &[]);
             };
-            reap::kill_all(|limit| self.signals.pause(limit), stuck);
+            reap::kill_all(self.plan.leads.look(), |limit| self.signals.pause(limit), stuck);
         }
         // Nothing is left but this process: nobody who reads what the command wrote has to wait for it.
         let _ = self.channel.send(&Message::Gone, &[]);
@@ -205,8 +205,11 @@ impl Guardian {
                 Received::Nothing => break,
                 Received::Message(Message::Deadline(deadline), _) => self.countdown.extend(deadline),
                 Received::Message(Message::Signal(signal), _) => {
-                    if let Some(signal) = Signal::from_named_raw(signal) {
-                        reap::signal_group(leader, signal);
+                    if let Some(named) = Signal::from_named_raw(signal) {
+                        reap::signal_group(leader, named);
+                    }
+                    if is_farewell(signal) {
+                        wake(leader);
                     }
                 }
                 Received::Message(Message::End, _) => self.countdown.end(now()),
@@ -256,7 +259,11 @@ fn terminate(leader: Pid) {
             reap::signal_group(other, Signal::TERM);
         }
     }
-    // Whoever stands still could not act on it.
+    wake(leader);
+}
+
+/// Whoever stands still could not act on it.
+fn wake(leader: Pid) {
     reap::signal_group(leader, Signal::CONT);
 }
 

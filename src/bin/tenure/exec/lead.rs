@@ -13,14 +13,12 @@ use signal_hook::consts as signals;
 use tenure::{Clock, Elector, LeaderGuard, SystemClock, Time};
 
 use super::channel::{Channel, Message, Plan, Received};
-use super::signals::{Alarm, Bell, Signals, is_ready, wait_for};
-use super::timing::{Countdown, Leads};
+use super::signals::{Alarm, Bell, Signals, is_farewell, is_ready, wait_for};
+use super::timing::{Countdown, Leads, NEWS};
 use super::{guardian, reap, say};
 use crate::failure::{FAILED, Failure};
 use crate::options::StoreOptions;
 
-/// System waits stop while the machine is suspended, and a renewal makes no sound.
-const SLICE: Duration = Duration::from_millis(200);
 /// A deadline that comes from two readings of a clock is never the same twice.
 const BLUR: Duration = Duration::from_millis(1);
 /// For a guardian that has nothing left to guard.
@@ -37,11 +35,6 @@ pub(super) const PASSED_ON: [i32; 8] = [
     signals::SIGWINCH,
     signals::SIGCONT,
 ];
-
-/// Whether the signal asks for the end.
-pub(super) fn is_farewell(signal: i32) -> bool {
-    matches!(signal, signals::SIGTERM | signals::SIGINT | signals::SIGHUP | signals::SIGQUIT)
-}
 
 /// How the command's run ended. Nothing of it is left in any case.
 #[derive(Clone, Debug)]
@@ -126,7 +119,7 @@ pub(super) fn lead(
             term.dismiss();
             return Ok(term.end());
         }
-        if gone || now() >= term.patience {
+        if gone || now() >= term.patience() {
             return Ok(term.take_over(signals));
         }
         // What a shell had started before it became `tenure`, or a container's orphans.
@@ -142,10 +135,7 @@ struct Guarded {
     process: OwnedFd,
     /// What the guardian goes by, so far as it has been told.
     countdown: Countdown,
-    told: Time,
     alarm: Alarm,
-    /// If nothing is gone by then, the guardian stands still.
-    patience: Time,
     leads: Leads,
     /// What the guardian has not been told yet.
     owed: Vec<Message>,
@@ -220,16 +210,12 @@ impl Guarded {
         leads: Leads,
         told: Time,
     ) -> Guarded {
-        let countdown = Countdown::new(leads, told);
-        let patience = countdown.kill_at() + leads.patience();
         Guarded {
             channel,
             guardian,
             process,
-            countdown,
-            told,
+            countdown: Countdown::new(leads, told),
             alarm,
-            patience,
             leads,
             owed: Vec::new(),
             lost: None,
@@ -240,8 +226,13 @@ impl Guarded {
         }
     }
 
+    /// If nothing is gone by then, the guardian stands still.
+    fn patience(&self) -> Time {
+        self.countdown.kill_at() + self.leads.patience()
+    }
+
     fn wait(&self, signals: &Signals, bell: &Bell) {
-        self.alarm.set(self.patience);
+        self.alarm.set(self.patience());
         let mut descriptors = [
             PollFd::new(&self.alarm, PollFlags::IN),
             PollFd::new(signals, PollFlags::IN),
@@ -249,7 +240,8 @@ impl Guarded {
             PollFd::new(&self.process, PollFlags::IN),
             PollFd::new(bell, PollFlags::IN),
         ];
-        wait_for(&mut descriptors, self.patience.saturating_since(now()).min(SLICE));
+        // System waits stop while the machine is suspended, and a renewal makes no sound.
+        wait_for(&mut descriptors, self.patience().saturating_since(now()).min(NEWS));
         bell.hush();
     }
 
@@ -259,9 +251,8 @@ impl Guarded {
             Ok(_) => {
                 let deadline = deadline(guard);
                 // Where it can't be told now, the next look tells it; until then the guardian is only stricter.
-                if deadline > self.told + BLUR && self.channel.send(&Message::Deadline(deadline), &[]).is_ok()
-                {
-                    self.told = deadline;
+                let later = deadline > self.countdown.deadline() + BLUR;
+                if later && self.channel.send(&Message::Deadline(deadline), &[]).is_ok() {
                     self.countdown.extend(deadline);
                     // Whoever has stopped the guardian does not keep the lease by it: a command that ended, or a signal
                     // for it, would go unnoticed for as long as this process renews.
@@ -281,7 +272,6 @@ impl Guarded {
             }
             self.owed.remove(0);
         }
-        self.patience = self.countdown.kill_at() + self.leads.patience();
     }
 
     /// Hears what the guardian has said.
@@ -322,7 +312,7 @@ impl Guarded {
 
     fn kill(&mut self, pause: impl FnMut(Duration)) {
         let _ = kill_process(self.guardian, Signal::KILL);
-        reap::kill_all(pause, complain);
+        reap::kill_all(self.leads.look(), pause, complain);
         self.over = true;
     }
 
@@ -362,9 +352,9 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use super::super::alone::alone;
     use super::*;
 
-    const INSIDE: &str = "TENURE_TEST_INSIDE";
     const LEFT_UNKNOWN: usize = usize::MAX;
     static LEFT: AtomicUsize = AtomicUsize::new(LEFT_UNKNOWN);
 
@@ -392,15 +382,9 @@ mod tests {
         Guarded::of(guardian, process, ears, leads, now() + Duration::from_secs(600))
     }
 
-    /// In a process of its own, since all of its children are killed.
     #[test]
     fn a_panic_leaves_nobody_when_the_guard_gives_the_lease_back() {
-        if std::env::var_os(INSIDE).is_none() {
-            let name = "exec::lead::tests::a_panic_leaves_nobody_when_the_guard_gives_the_lease_back";
-            let mut inside = Command::new(std::env::current_exe().unwrap());
-            let output = inside.args(["--exact", name]).env(INSIDE, "1").output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+        if !alone("exec::lead::tests::a_panic_leaves_nobody_when_the_guard_gives_the_lease_back") {
             return;
         }
         reap::become_subreaper().unwrap();
@@ -409,7 +393,7 @@ mod tests {
             let _term = guarded();
             panic!("in the middle of a term");
         }));
-        reap::kill_all(|limit| wait_for(&mut [], limit), complain);
+        reap::kill_all(Duration::ZERO, |limit| wait_for(&mut [], limit), complain);
         assert!(ended.is_err());
         assert_eq!(LEFT.load(Ordering::Relaxed), 0);
     }

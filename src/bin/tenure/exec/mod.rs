@@ -25,6 +25,8 @@ use clap::Args;
 
 use crate::options::{StoreOptions, Timings};
 
+#[cfg(all(test, target_os = "linux"))]
+mod alone;
 #[cfg(target_os = "linux")]
 mod channel;
 #[cfg(target_os = "linux")]
@@ -56,9 +58,9 @@ The table, and for SQLite the file, is created where it is missing. Looks are
 500 ms apart if --retry-period does not say otherwise, and 100 ms for SQLite.
 
 Exit codes: the command's own, or 128 and the number of the signal that ended
-it or the wait; 123 the leadership was lost; 124 not elected within --wait;
-125 the store refuses, or tenure failed; 126 the command cannot be run;
-127 there is no such command.
+it or the wait; 2 the options cannot be read; 123 the leadership was lost;
+124 not elected within --wait; 125 the store refuses, a setting does not fit,
+or tenure failed; 126 the command cannot be run; 127 there is no such command.
 
 Examples:
   tenure exec --store sqlite:/var/lib/app/lease.db --election worker -- ./worker
@@ -90,7 +92,7 @@ pub(crate) struct Exec {
     /// Keep the lease this long from the command's start, if it ends sooner.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     at_least: Option<Duration>,
-    /// From SIGTERM to SIGKILL; a fifth of the term by default.
+    /// From SIGTERM to SIGKILL; a fifth of the term by default, or what the other times leave of it.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     grace: Option<Duration>,
     /// The readable part of this participant's identity: host and process by default.
@@ -132,5 +134,6 @@ impl Exec {
 
 #[cfg(target_os = "linux")]
 fn say(what: impl std::fmt::Display) {
-    crate::voice::say(format!("tenure: {what}\n"));
+    // Some of it may be a server's word.
+    crate::voice::say(format!("tenure: {}\n", crate::text::printable(&what.to_string())));
 }

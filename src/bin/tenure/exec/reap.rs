@@ -13,7 +13,7 @@
 
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -51,14 +51,15 @@ pub(super) fn children() -> Vec<Pid> {
 fn by_thread() -> Option<Vec<Pid>> {
     // The first thread is there for as long as the process is.
     fs::metadata(format!("/proc/self/task/{}/children", std::process::id())).ok()?;
-    children_of("self")
+    children_of("self", None)
 }
 
-/// The children of a process, where the kernel lists them.
-fn children_of(process: &str) -> Option<Vec<Pid>> {
+/// The children of a process, where the kernel lists them: of those threads that are looked at in time.
+fn children_of(process: &str, until: Option<Instant>) -> Option<Vec<Pid>> {
     let tasks = format!("/proc/{process}/task");
     let of = |thread: &str| fs::read_to_string(format!("{tasks}/{thread}/children"));
     let threads = fs::read_dir(&tasks).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let threads = threads.take_while(|_| until.is_none_or(|until| Instant::now() < until));
     // A thread that ends meanwhile leaves its children to another one; the next look finds them there.
     let lists: Vec<String> = threads.filter_map(|thread| of(&thread).ok()).collect();
     Some(lists.iter().flat_map(|list| list.split_whitespace()).filter_map(number).collect())
@@ -128,16 +129,18 @@ fn kill(child: Pid) {
     let _ = kill_process(child, Signal::KILL);
 }
 
-/// Whoever is below these children, each after its parent; as many as are followed at once.
-fn below(children: &[Pid]) -> Vec<OwnedFd> {
+/// Whoever is below these children, each after its parent: as many as are followed at once, and found in time. Each
+/// thread of each process has to be looked at, and there may be tens of thousands.
+fn below(children: &[Pid], until: Instant) -> Vec<OwnedFd> {
     let held = |process: Pid| pidfd_open(process, PidfdFlags::empty()).ok();
     let mut found: Vec<(Pid, OwnedFd)> =
         children.iter().take(FOLLOWED).filter_map(|child| Some((*child, held(*child)?))).collect();
     let (first, mut next) = (found.len(), 0);
-    while next < found.len() && found.len() < FOLLOWED {
+    while next < found.len() && found.len() < FOLLOWED && Instant::now() < until {
         let parent = found[next].0;
         let room = FOLLOWED - found.len();
-        for child in children_of(&parent.to_string()).unwrap_or_default().into_iter().take(room) {
+        let children = children_of(&parent.to_string(), Some(until)).unwrap_or_default();
+        for child in children.into_iter().take(room) {
             let Some(process) = held(child) else { continue };
             // The number may have come to mean somebody else. Whoever has it is a child of the parent's number; and the
             // parent still lives, so that nobody else had that one.
@@ -151,21 +154,22 @@ fn below(children: &[Pid]) -> Vec<OwnedFd> {
 }
 
 /// Kills all children, and theirs, until there are none; `pause` waits for a child's end or for the time given.
+/// For up to `look` at once it looks for those further down, and kills nobody meanwhile.
 ///
 /// Returns only with the proof. It goes on for ever where something can't be killed: a process in uninterruptible
 /// sleep, or one that runs as somebody whom this process may not send signals to. `complain` is called once, when
 /// it has gone on for long.
-pub(super) fn kill_all(mut pause: impl FnMut(Duration), complain: impl FnOnce(Vec<i32>)) {
+pub(super) fn kill_all(look: Duration, mut pause: impl FnMut(Duration), complain: impl FnOnce(Vec<i32>)) {
     let mut complain = Some(complain);
     let mut in_vain = 0_u32;
     for round in 0_usize.. {
         let children = children();
         // Found while their parents live: with each that dies the way to those below it is lost. Not every time, since
         // those that get away all the time get away meanwhile.
-        let below = if round % LOOKS_BELOW == 0 { below(&children) } else { Vec::new() };
+        let found = (round % LOOKS_BELOW == 0).then(|| below(&children, Instant::now() + look));
         // Those that have come last first: where some get away all the time, the others of the list are dead.
         children.iter().rev().copied().for_each(kill);
-        for process in below.iter().rev() {
+        for process in found.iter().flatten().rev() {
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
         // Not before every group has been killed: with its first process a group's number goes.
@@ -185,5 +189,45 @@ pub(super) fn kill_all(mut pause: impl FnMut(Duration), complain: impl FnOnce(Ve
             }
         }
         pause(if in_vain > QUICK_ROUNDS { LONG } else { SHORT });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::super::alone::alone;
+    use super::*;
+
+    const LONG_ENOUGH: Duration = Duration::from_secs(20);
+
+    /// Ended with its test.
+    struct Tree(Child);
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn nobody_is_looked_for_once_the_time_is_over() {
+        if !alone("exec::reap::tests::nobody_is_looked_for_once_the_time_is_over") {
+            return;
+        }
+        // `cat` ends when this process does, or drops its end of the pipe.
+        let mut tree = Command::new("sh");
+        tree.args(["-c", "cat & wait"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let tree = Tree(tree.spawn().unwrap());
+        let parent = Pid::from_raw(tree.0.id().try_into().unwrap()).unwrap();
+        let begun = Instant::now();
+        while below(&[parent], begun + LONG_ENOUGH).is_empty() {
+            assert!(begun.elapsed() < LONG_ENOUGH, "it never has a child");
+        }
+        let number = parent.to_string();
+        assert_eq!(children_of(&number, None).map(|found| found.len()), Some(1));
+        assert_eq!(children_of(&number, Some(Instant::now())), Some(Vec::new()));
+        assert!(below(&[parent], Instant::now()).is_empty());
     }
 }

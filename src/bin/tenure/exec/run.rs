@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use tenure::{AnyStore, Clock, Config, Elector, LeaderGuard, SystemClock, Time};
 
-use super::lead::{self, Crew, End, is_farewell};
-use super::signals::{Bell, Signals, wait_for};
+use super::lead::{self, Crew, End};
+use super::signals::{Bell, Signals, is_farewell, wait_for};
 use super::timing::Leads;
 use super::wait::{self, Patience, Waited};
 use super::{Exec, say, stage};
@@ -51,7 +51,13 @@ impl Exec {
             let since = SystemClock::new().now();
             let mut farewells = Vec::new();
             let watch = ring_at_the_end(&guard, &bell)?;
-            let end = lead::lead(&crew, &guard, &mut signals, &mut farewells)?;
+            let end = lead::lead(&crew, &guard, &mut signals, &mut farewells);
+            farewells.extend(signals.pending().into_iter().filter(|signal| is_farewell(*signal)));
+            // One for the whole process group ends a guardian that is only just starting, too.
+            let end = match (end, farewells.first()) {
+                (Err(_) | Ok(End::Failed(_)), Some(signal)) => return Ok(code_of_signal(*signal)),
+                (end, _) => end?,
+            };
             if let (End::Itself(_), Some(at_least), true) = (&end, self.at_least, farewells.is_empty()) {
                 wait_until(since + at_least, &mut signals, &bell, || guard.is_leader());
             }

@@ -11,10 +11,15 @@ use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
-use signal_hook::consts::SIGCHLD;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 use tenure::Time;
+
+/// Whether the signal asks for the end.
+pub(super) fn is_farewell(signal: i32) -> bool {
+    matches!(signal, SIGTERM | SIGINT | SIGHUP | SIGQUIT)
+}
 
 /// The signals that this process takes instead of being ended by them.
 #[derive(Debug)]

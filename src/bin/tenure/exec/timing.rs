@@ -10,6 +10,9 @@ use crate::failure::{FAILED, Failure};
 /// runs on two processors with eight busy loops.
 const LEAST_LEAD: Duration = Duration::from_millis(300);
 
+/// How long the guardian may hear of a renewal after it was answered: nothing tells `tenure`, which looks this often.
+pub(super) const NEWS: Duration = Duration::from_millis(200);
+
 /// How long before a term's deadline things happen to the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leads {
@@ -27,7 +30,7 @@ impl Leads {
     pub(super) fn of(config: &Config, grace: Option<Duration>) -> Result<Leads, Failure> {
         let kill = (config.term_duration() / 20).max(LEAST_LEAD);
         let (renew, operation) = (config.renew_interval(), config.operation_timeout());
-        let left = config.term_duration().saturating_sub(renew + operation);
+        let left = config.term_duration().saturating_sub(renew + operation + NEWS);
         let wanted = grace.unwrap_or_else(|| (config.term_duration() / 5).min(left.saturating_sub(kill)));
         if wanted.saturating_add(kill) <= left {
             return Ok(Leads { grace: wanted, kill });
@@ -35,17 +38,24 @@ impl Leads {
         let shown = |duration| humantime::format_duration(duration);
         let sentence = format!(
             "--grace: grace + kill lead = {} + {} must not be more than lease_duration - safety_margin - renew_interval \
-             - operation_timeout = {} - {} - {} - {} = {}",
+             - operation_timeout - {} for the news of it = {} - {} - {} - {} - {} = {}",
             shown(wanted),
             shown(kill),
+            shown(NEWS),
             shown(config.lease_duration()),
             shown(config.safety_margin()),
             shown(renew),
             shown(operation),
+            shown(NEWS),
             shown(left),
         );
         let hint = "shorten --grace, --renew-interval or --operation-timeout, or lengthen --lease-duration";
         Err(Failure::new(FAILED, sentence).hint(hint))
+    }
+
+    /// How long to look at once for whom to kill.
+    pub(super) fn look(&self) -> Duration {
+        self.kill / 10
     }
 
     /// How long after the guardian should have killed the command it is taken for dead or frozen.
@@ -152,7 +162,7 @@ mod tests {
             .build()
             .unwrap();
         let leads = Leads::of(&tight, None).unwrap();
-        assert_eq!(leads.grace + leads.kill, seconds(2.4), "cut to what there is");
+        assert_eq!(leads.grace + leads.kill, seconds(2.2), "cut to what there is");
         let quick = Config::builder("e")
             .lease_duration(seconds(1.0))
             .safety_margin(seconds(0.1))
@@ -166,11 +176,11 @@ mod tests {
     #[test]
     fn a_grace_that_a_healthy_renewal_would_run_into_is_refused_with_the_sums() {
         let config = Config::builder("e").build().unwrap();
-        let limit = Duration::from_millis(5_500 - 675);
+        let limit = Duration::from_millis(5_300 - 675);
         assert_eq!(Leads::of(&config, Some(limit)).unwrap().grace, limit);
         let refused =
             format!("{:?}", Leads::of(&config, Some(limit + Duration::from_millis(1))).unwrap_err());
-        for part in ["--grace", "4s 826ms + 675ms", "15s - 1s 500ms - 5s - 3s = 5s 500ms"] {
+        for part in ["--grace", "4s 626ms + 675ms", "15s - 1s 500ms - 5s - 3s - 200ms = 5s 300ms"] {
             assert!(refused.contains(part), "{refused}");
         }
         assert!(Leads::of(&config, Some(Duration::MAX)).is_err());

@@ -8,11 +8,9 @@ use crossbeam_channel::{Receiver, bounded};
 use rustix::event::{PollFd, PollFlags};
 use tenure::{AnyStore, CampaignError, Elector, LeaderGuard, Status, Store, StoreError};
 
-use super::lead::is_farewell;
-use super::signals::{Bell, Signals, wait_for};
+use super::signals::{Bell, Signals, is_farewell, wait_for};
 use super::{reap, say};
 use crate::failure::{FAILED, Failure, NOT_IN_TIME, is_missing};
-use crate::output::printable;
 use crate::voice;
 
 /// How often the line is written anew, and looked whether somebody else leads.
@@ -54,7 +52,8 @@ pub(super) fn wait(
     if !line.on_terminal {
         log::info!("{}: waiting to lead, as {}", elector.config().name(), elector.identity());
     }
-    let answer = campaign(elector, store, patience.limit, bell)?;
+    let until = patience.limit.map(|limit| Instant::now() + limit);
+    let answer = campaign(elector, store, until, bell)?;
     loop {
         let mut descriptors = [PollFd::new(&*signals, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
         wait_for(&mut descriptors, LOOK);
@@ -67,6 +66,12 @@ pub(super) fn wait(
         if let Ok(answer) = answer.try_recv() {
             line.clear();
             return answer.map(Waited::Leads).map_err(|error| why_not(error, elector, patience));
+        }
+        // The campaign knows it as well, but not while it creates the table.
+        if until.is_some_and(|until| Instant::now() > until + LOOK) {
+            line.clear();
+            give_up(elector, &answer);
+            return Err(why_not(CampaignError::TimedOut, elector, patience));
         }
         reap::reap_others(None);
         let status = elector.status();
@@ -89,12 +94,11 @@ type Answer = Result<LeaderGuard, CampaignError>;
 fn campaign(
     elector: &Elector,
     store: &AnyStore,
-    limit: Option<Duration>,
+    until: Option<Instant>,
     bell: &Bell,
 ) -> Result<Receiver<Answer>, Failure> {
     let (sender, answer) = bounded(1);
     let (elector, store, bell) = (elector.clone(), store.clone(), bell.clone());
-    let until = limit.map(|limit| Instant::now() + limit);
     let left = move || until.map(|until| until.saturating_duration_since(Instant::now()));
     let body = move || {
         let config = elector.config();
@@ -197,10 +201,8 @@ impl Line<'_> {
         self.failing = !self.failing;
         let election = self.election;
         match &status.last_error {
-            Some(error) => {
-                say(printable(&format!("{election}: waiting to lead, and the store fails: {error}")))
-            }
-            None => say(printable(&format!("{election}: waiting to lead; the store answers again"))),
+            Some(error) => say(format_args!("{election}: waiting to lead, and the store fails: {error}")),
+            None => say(format_args!("{election}: waiting to lead; the store answers again")),
         }
     }
 

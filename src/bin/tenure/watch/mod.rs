@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 use tenure::{AnyStore, Lease, Store, StoreError};
 
 use crate::failure::{FAILED, Failure};
-use crate::options::{Bound, Pace, StoreOptions, check_names};
+use crate::options::{Bound, Elections, Found, Pace, StoreOptions};
 use crate::output::{is_unread, json_line, printable, say, short};
 use crate::view;
 use changes::{Change, Seen};
@@ -44,9 +44,8 @@ released, expired, revived, payload, fence_regressed, gone) and the keys of
 pub(crate) struct Watch {
     #[command(flatten)]
     store: StoreOptions,
-    /// Only these elections; otherwise the first 1,000 that there are.
-    #[arg(long, value_name = "NAME", num_args = 1..)]
-    election: Vec<String>,
+    #[command(flatten)]
+    elections: Elections,
     /// A line of JSON for each change.
     #[arg(long)]
     json: bool,
@@ -67,7 +66,7 @@ enum Report {
 
 impl Watch {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        check_names(&self.election)?;
+        self.elections.check()?;
         let store = self.store.open()?;
         let signalled = signals()?;
         let (sender, reports) = bounded(LINES);
@@ -140,11 +139,10 @@ impl Watcher {
         }
     }
 
-    fn look(&self) -> Result<Vec<(String, Option<Lease>)>, StoreError> {
+    fn look(&self) -> Result<Found, StoreError> {
         let timeout = self.watch.bound.operation_timeout;
-        if !self.watch.election.is_empty() {
-            let look = |name: &String| Ok((name.clone(), self.store.observe(name, timeout)?.into_lease()));
-            return self.watch.election.iter().map(look).collect();
+        if let Some(named) = self.watch.elections.named(&self.store, timeout) {
+            return named;
         }
         let listed = self.store.list(timeout)?;
         let known = self.seen.keys().filter(|name| is_covered(&listed, name));
@@ -153,7 +151,7 @@ impl Watcher {
         Ok(leases.into_iter().collect())
     }
 
-    fn answered(&mut self, leases: Vec<(String, Option<Lease>)>) -> Vec<Report> {
+    fn answered(&mut self, leases: Found) -> Vec<Report> {
         let mut reports = Vec::new();
         if let Some((since, _)) = self.failing.take() {
             let silent = format!("the store answers again after {}", short(since.elapsed()));
