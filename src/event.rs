@@ -43,6 +43,30 @@ impl Leader {
     }
 }
 
+/// How many terms ended by which cause; see [`LossCause`](crate::LossCause).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Losses {
+    /// The deadline passed.
+    pub expired: u64,
+    /// The database refused the renewal.
+    pub superseded: u64,
+    /// Given up on purpose.
+    pub resigned: u64,
+    /// The elector was stopped.
+    pub stopped: u64,
+    /// Something panicked.
+    pub failed: u64,
+}
+
+impl Losses {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.expired + self.superseded + self.resigned + self.stopped + self.failed
+    }
+}
+
 /// What an elector asks of its store. Displays as `observe`, `acquire`, `renew` and `release`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -84,12 +84,12 @@ pub use callbacks::{Callbacks, RunError};
 pub use commit::CommitError;
 pub use config::{ClockTrust, Config, ConfigBuilder, ConfigError};
 pub use elector::{CampaignError, Elector, ShutdownError, StartError};
-pub use event::{Event, Leader, Operation};
+pub use event::{Event, Leader, Losses, Operation};
 pub use gate::{FenceGate, StaleFence};
 pub use guard::{LeaderGuard, Lost, PublishError, Term};
 pub use identity::{Identity, IdentityError};
 pub use lease::{Bid, Fence, InvalidFence, Lease, LeaseTimes, Observation, Renewal, Timestamp, Version};
-pub use status::{FailuresByKind, FailuresByOperation, Losses, Role, Status};
+pub use status::{FailuresByKind, FailuresByOperation, Role, Status};
 #[cfg(feature = "postgres")]
 pub use store::postgres::{
     PostgresBuilder, PostgresConfigError, PostgresExamination, PostgresStore, PostgresTable,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::event::{Leader, Operation};
+use crate::event::{Leader, Losses, Operation};
 use crate::identity::Identity;
 use crate::lease::Fence;
 use crate::store::StoreError;
@@ -52,7 +52,7 @@ pub struct Status {
     pub leader_fence: Option<Fence>,
     /// What that leader published.
     pub leader_payload: Option<Vec<u8>>,
-    /// How long ago the store last answered; `None` before the first answer.
+    /// How long ago an answer last showed the record, or that there is none; `None` before the first of those.
     pub observed_age: Option<Duration>,
     /// How long the term lives if it is not renewed, while it leads.
     pub remaining: Option<Duration>,
@@ -94,30 +94,6 @@ pub struct Status {
     pub events_dropped: u64,
     /// Log lines of this participant that were lost because the log's sink was too slow.
     pub log_lines_dropped: u64,
-}
-
-/// How many terms ended by which cause; see [`LossCause`](crate::LossCause).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Losses {
-    /// The deadline passed.
-    pub expired: u64,
-    /// The database refused the renewal.
-    pub superseded: u64,
-    /// Given up on purpose.
-    pub resigned: u64,
-    /// The elector was stopped.
-    pub stopped: u64,
-    /// Something panicked.
-    pub failed: u64,
-}
-
-impl Losses {
-    /// All of them.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.expired + self.superseded + self.resigned + self.stopped + self.failed
-    }
 }
 
 /// How many calls to the store failed, by what the failures were; see [`StoreError`].
@@ -195,8 +171,8 @@ pub(crate) struct Snapshot {
     pub(crate) failures_by_operation: FailuresByOperation,
     pub(crate) clock_steps: u64,
     pub(crate) disturbances: u64,
-    /// How the last release ended.
-    pub(crate) release_error: Option<StoreError>,
+    /// The failure of the last release, and when that was.
+    pub(crate) release_error: Option<(Time, StoreError)>,
 }
 
 impl Snapshot {

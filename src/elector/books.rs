@@ -135,7 +135,7 @@ impl Books {
 
     /// How the release of a lease ended.
     pub(super) fn released(&self, fence: Fence, failure: Option<StoreError>, took: Duration) {
-        let kept = failure.clone();
+        let kept = failure.clone().map(|error| (self.shared.clock.now(), error));
         let identity = self.shared.identity.as_str();
         // Somebody else may lead by now.
         let own = |leader: &mut Leader| leader.fence == fence && leader.holder == identity;

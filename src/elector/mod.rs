@@ -250,8 +250,9 @@ impl Elector {
 
     /// Reports from now on; see [`Event`], which has an example. Each call makes a reader of its own, which may lag 256
     /// events behind before it misses some; they are counted in [`Status::events_dropped`]. (Of
-    /// [renewals](Event::Renewed) it misses some earlier, uncounted.) Readers never hold the elector up, and one that is
-    /// dropped is forgotten. The channel is disconnected when the elector's threads have ended, after [`stop`](Self::stop)
+    /// [renewals](Event::Renewed) it misses some earlier, uncounted.) Readers never hold the elector up. One that is dropped
+    /// is forgotten with the next event, for which a participant that only looks may wait for days: take one, and not one
+    /// for each request. The channel is disconnected when the elector's threads have ended, after [`stop`](Self::stop)
     /// or with the last handle, and what was reported before has been read.
     #[must_use]
     pub fn events(&self) -> Receiver<Event> {
@@ -277,7 +278,7 @@ impl Elector {
         let engine = self.engine().clone();
         self.handle.waited.store(true, Ordering::Relaxed);
         engine.stop();
-        let clean = || match engine.shared.snapshot.lock().release_error.clone() {
+        let clean = || match engine.shared.unreleased() {
             Some(error) => Err(ShutdownError::Release(error)),
             None => Ok(()),
         };

@@ -89,6 +89,13 @@ impl Shared {
         self.guards.load(Ordering::Acquire) > 0
     }
 
+    /// The failure of the last release, for as long as what was not released may still be held.
+    pub(crate) fn unreleased(&self) -> Option<StoreError> {
+        let (failed, error) = self.snapshot.lock().release_error.clone()?;
+        let since = self.clock.now().saturating_since(failed);
+        (since < self.config.lease_duration()).then_some(error)
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }

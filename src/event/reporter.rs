@@ -1,17 +1,16 @@
-//! How reports reach their readers: into channels that have room, or they are counted as dropped.
+//! How reports reach their readers: where one lags far behind, further ones are counted as dropped.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use log::{Level, STATIC_MAX_LEVEL};
 
 use super::line::{self, Fields};
 use super::log_thread::{LogLine, log_thread};
-use super::{Event, Operation};
-use crate::status::Losses;
+use super::{Event, Losses, Operation};
 use crate::term::LossCause;
 
 /// How many events a slow reader may lag behind before further ones are dropped for it.
@@ -25,7 +24,7 @@ pub(crate) struct Reporter {
     election: Arc<str>,
     identity: Arc<str>,
     /// `None`: there will be no more reports.
-    readers: ArcSwapOption<Vec<Reader>>,
+    readers: ArcSwapOption<Vec<Arc<Reader>>>,
     log: Sender<LogLine>,
     dropped: AtomicU64,
     lines_dropped: AtomicU64,
@@ -37,12 +36,17 @@ pub(crate) struct Reporter {
     failed: AtomicU64,
 }
 
-/// A reader of the reports.
-#[derive(Clone, Debug)]
+/// A reader of the reports. Its channel has no bound of its own, since one that has takes all of its memory at once: of a
+/// reader that was dropped nothing shows before the next report, and a participant may report nothing for days.
+#[derive(Debug)]
 struct Reader {
     sender: Sender<Event>,
+    /// How many events it may lag behind. Two threads report, so that it may be one more.
+    room: usize,
     /// Whether what it misses is counted.
     counts: bool,
+    /// It was dropped.
+    gone: AtomicBool,
 }
 
 impl Reporter {
@@ -74,15 +78,13 @@ impl Reporter {
     }
 
     fn add(&self, room: usize, counts: bool) -> Receiver<Event> {
-        let (sender, receiver) = bounded(room);
-        self.change(|all| {
-            let new = Reader { sender: sender.clone(), counts };
-            all.iter().cloned().chain([new]).collect()
-        });
+        let (sender, receiver) = unbounded();
+        let new = Arc::new(Reader { sender, room, counts, gone: AtomicBool::new(false) });
+        self.change(|all| all.iter().chain([&new]).cloned().collect());
         receiver
     }
 
-    fn change(&self, change: impl Fn(&[Reader]) -> Vec<Reader>) {
+    fn change(&self, change: impl Fn(&[Arc<Reader>]) -> Vec<Arc<Reader>>) {
         self.readers.rcu(|all| all.as_ref().map(|all| Arc::new(change(all))));
     }
 
@@ -98,22 +100,22 @@ impl Reporter {
         }
         self.log(event.level(), || (event.text(), event.fields()));
         let routine = matches!(event, Event::Renewed { .. });
-        let mut gone: Vec<Sender<Event>> = Vec::new();
-        for Reader { sender, counts } in self.readers.load().iter().flat_map(|all| all.iter()) {
-            if routine && sender.len() >= RENEWALS {
+        let mut gone = false;
+        for reader in self.readers.load().iter().flat_map(|all| all.iter()) {
+            let behind = reader.sender.len();
+            if routine && behind >= RENEWALS {
                 continue;
             }
-            match sender.try_send(event.clone()) {
-                Ok(()) => {}
-                Err(TrySendError::Full(_)) => {
-                    self.dropped.fetch_add(u64::from(*counts), Ordering::Relaxed);
-                }
-                Err(TrySendError::Disconnected(_)) => gone.push(sender.clone()),
+            if behind >= reader.room {
+                self.dropped.fetch_add(u64::from(reader.counts), Ordering::Relaxed);
+            } else if reader.sender.send(event.clone()).is_err() {
+                reader.gone.store(true, Ordering::Relaxed);
+                gone = true;
             }
         }
-        if !gone.is_empty() {
-            let kept = |reader: &&Reader| !gone.iter().any(|gone| gone.same_channel(&reader.sender));
-            self.change(|all| all.iter().filter(kept).cloned().collect());
+        if gone {
+            let is_there = |reader: &&Arc<Reader>| !reader.gone.load(Ordering::Relaxed);
+            self.change(|all| all.iter().filter(is_there).cloned().collect());
         }
     }
 

@@ -46,7 +46,8 @@ pub enum AnyStore {
 }
 
 impl AnyStore {
-    /// The store that the URL names. Connects to nothing and opens no file: the first call does.
+    /// The store that the URL names. Connects to nothing and opens no database: the first call does. Files that the URL or
+    /// the environment names for TLS are read.
     ///
     /// # Errors
     /// Fatal: no scheme, one that is unknown or whose feature this build lacks, or what the store itself says of the
@@ -58,10 +59,13 @@ impl AnyStore {
         let Some((scheme, rest)) = url.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
             return refused("begins with no scheme; write postgres://.., sqlite:/path or memory:");
         };
-        match scheme.to_ascii_lowercase().as_str() {
+        let scheme = scheme.to_ascii_lowercase();
+        match scheme.as_str() {
             "memory" => Ok(AnyStore::Memory(memory(rest))),
             #[cfg(feature = "postgres")]
-            "postgres" | "postgresql" => Ok(AnyStore::Postgres(PostgresStore::connect(url)?)),
+            "postgres" | "postgresql" => {
+                Ok(AnyStore::Postgres(PostgresStore::connect(&format!("{scheme}:{rest}"))?))
+            }
             #[cfg(not(feature = "postgres"))]
             "postgres" | "postgresql" => refused("needs the feature `postgres`, which this build lacks"),
             #[cfg(feature = "sqlite")]
@@ -189,7 +193,9 @@ mod tests {
     #[cfg(feature = "postgres")]
     #[test]
     fn postgres_is_named_by_either_scheme() {
-        for url in ["postgres://app:S3cr3t@db/app", "postgresql://app:S3cr3t@db/app"] {
+        for url in
+            ["postgres://app:S3cr3t@db/app", "postgresql://app:S3cr3t@db/app", "Postgres://app:S3cr3t@db/app"]
+        {
             let store: AnyStore = url.parse().unwrap();
             let shown = format!("{store:?}");
             assert!(shown.contains("db:5432") && !shown.contains("S3cr3t"), "{shown}");

@@ -195,9 +195,11 @@ fn events_that_nobody_reads_are_dropped_and_counted_and_dead_readers_forgotten()
         drop(elector.wait_for_leadership().unwrap());
     }
     // A campaign begins and ends, a term begins and ends, its lease is released.
-    eventually("the last events", || elector.status().events_dropped >= 500 - 256);
-    assert_eq!(elector.status().events_dropped, 500 - 256, "of one reader");
-    assert_eq!(lazy.try_iter().count(), 256);
+    let dropped = || usize::try_from(elector.status().events_dropped).unwrap();
+    eventually("the last events", || dropped() + lazy.len() >= 500);
+    assert_eq!(dropped() + lazy.len(), 500, "of one reader");
+    // Two threads report, and may both find room for the last one.
+    assert!((256..=257).contains(&lazy.try_iter().count()));
     // There is room again.
     drop(elector.wait_for_leadership().unwrap());
     assert_eq!(wait_for_terms(&lazy, 2).len(), 2);

@@ -154,10 +154,18 @@ fn rule_16_a_table_of_the_wrong_shape_is_refused_by_name() {
     database.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public");
     let more = right.replace(
         "bytea",
-        "bytea, note text, at timestamptz NOT NULL DEFAULT now(), n int GENERATED ALWAYS AS IDENTITY",
+        "bytea, note text, at timestamptz NOT NULL DEFAULT now(), n int GENERATED ALWAYS AS IDENTITY,
+         mark int, version_mark text, now text, timeline text, standby text, lease text, moment text, ok text",
     );
     database.execute(&more);
-    create(&store(&database), "n", "a");
+    let store = store(&database);
+    let lease = create(&store, "n", "a");
+    let renewed = store.renew(&tenure::Renewal::new("n", "a", lease.fence(), OP), OP).unwrap().unwrap();
+    assert_eq!(store.observe("n", OP).unwrap().lease().unwrap().version(), renewed.version());
+    assert_eq!(store.list(OP).unwrap()[0].version(), renewed.version());
+    assert!(store.examine(OP).unwrap().table.unwrap().complaint.is_none());
+    store.release("n", "a", lease.fence(), OP).unwrap();
+    assert!(store.list(OP).unwrap()[0].is_released());
 }
 
 #[test]

@@ -113,7 +113,8 @@ impl PostgresBuilder {
     }
 
     /// Checks the settings and makes the store. Sends nothing, resolves nothing, starts no thread; reads the files that
-    /// are named for TLS.
+    /// are named for TLS. Where `HOME` is not set and a file for TLS is not named, a build with `tls` asks the system's list
+    /// of users for the home directory, which a directory service may have to answer.
     ///
     /// # Errors
     /// A setting that can't be used, by name.

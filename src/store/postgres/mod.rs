@@ -63,7 +63,7 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(10);
 /// What the server does with a statement whose caller has left is bounded too where it waits for the row, but
 /// not where somebody holds a lock on the whole table (`ALTER TABLE`, `VACUUM FULL`): until that ends, every
 /// call that times out leaves a waiting session on the server. Where tables are locked for long, give the
-/// role a limit (`ALTER ROLE app SET lock_timeout = '3s'`), or lock with one.
+/// role a limit (`ALTER ROLE app SET lock_timeout = '2s'`), or lock with one.
 ///
 /// # Where the table is
 ///
@@ -256,6 +256,7 @@ impl PostgresStore {
     ///
     /// Writes nothing and leaves nothing behind. About a dozen round trips, on up to two connections at the same
     /// time; what it waits for, and what the server waits for on its behalf, is bounded by `timeout`.
+    /// Calls of an elector on the same store wait for those connections, so give it a store of its own.
     ///
     /// # Errors
     /// As any call: no connection, no log-in. A table that is missing, or can't be used, is a finding and no error.

@@ -229,10 +229,12 @@ fn list(table: &Table, timeline: &str) -> String {
     let limit = Lease::MAX_LISTED;
     format!(
         "SELECT lease.holder, lease.fence, lease.acquired_at, lease.renewed_at, lease.expires_at,
-       lease.payload, lease.mark, moment.now, moment.timeline, moment.standby, lease.name
+       lease.payload, lease.version_mark, moment.now, moment.timeline, moment.standby, lease.name
   FROM (SELECT pg_catalog.clock_timestamp() AS now, {timeline} AS timeline,
                pg_catalog.pg_is_in_recovery() AS standby) AS moment
-  LEFT JOIN (SELECT *, xmin::pg_catalog.text::bigint AS mark FROM {table}
+  LEFT JOIN (SELECT name, holder, fence, acquired_at, renewed_at, expires_at, payload,
+                    xmin::pg_catalog.text::bigint AS version_mark
+               FROM {table}
               ORDER BY name COLLATE pg_catalog.\"C\" LIMIT {limit}) AS lease ON true
  ORDER BY lease.name COLLATE pg_catalog.\"C\""
     )

@@ -36,6 +36,10 @@ struct Session {
     shared: Shared,
 }
 
+fn replaced(when: &str) -> Failure {
+    Failure::retryable(format!("was replaced, or the files beside it, {when}"))
+}
+
 impl Engine {
     pub(super) fn new(path: PathBuf, table: Table, boot: Boot) -> Engine {
         Engine { path, table, boot, idle: Mutex::default() }
@@ -76,10 +80,7 @@ impl Engine {
         self.until_not_busy(until, || {
             let mut session = self.session()?;
             let result = self.transaction(&mut session.connection, behavior, &work);
-            if !self.is_current(&session)? {
-                self.abandon(session);
-                return Err(Failure::retryable("was replaced, or the files beside it, during the call"));
-            }
+            let session = self.if_current(session, "during the call")?;
             // After any other failure a fresh connection is the safer one.
             let sound = result.as_ref().map_or_else(Failure::is_busy, |_| true);
             if sound && session.connection.is_autocommit() {
@@ -138,25 +139,36 @@ impl Engine {
     fn session(&self) -> Result<Session, Failure> {
         let kept = self.idle.lock().pop();
         if let Some(session) = kept {
-            if self.is_current(&session)? {
+            // If not, a new one may be.
+            if let Ok(session) = self.if_current(session, "before the call") {
                 return Ok(session);
             }
-            self.abandon(session);
         }
         let Some(identity) = file::identity(&self.path)? else { return Err(file::missing(&self.path)) };
         file::check(&self.path)?;
         let connection = self.connect(OpenFlags::empty())?;
         let session = Session { connection, identity, shared: Shared::beside(&self.path) };
-        if !self.is_current(&session)? || session.shared.is_another_in_use() {
+        let when = "while it was opened";
+        let session = self.if_current(session, when)?;
+        if session.shared.is_another_in_use() {
             self.abandon(session);
-            return Err(Failure::retryable("was replaced, or the files beside it, while it was opened"));
+            return Err(replaced(when));
         }
         Ok(session)
     }
 
-    /// Whether others see what is written through it: to files that were replaced or deleted they don't.
-    fn is_current(&self, session: &Session) -> Result<bool, Failure> {
-        Ok(file::identity(&self.path)? == Some(session.identity) && session.shared.is_there())
+    /// The session, if others see what is written through it: to files that were replaced or deleted they don't. One of
+    /// which that is not certain is abandoned.
+    fn if_current(&self, session: Session, when: &str) -> Result<Session, Failure> {
+        let failure = match file::identity(&self.path) {
+            Ok(identity) if identity == Some(session.identity) && session.shared.is_there() => {
+                return Ok(session);
+            }
+            Ok(_) => replaced(when),
+            Err(failure) => failure,
+        };
+        self.abandon(session);
+        Err(failure)
     }
 
     /// Closes it, and all that are idle: as long as one has the old files, SQLite gives them to new ones too. What they

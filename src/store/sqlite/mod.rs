@@ -189,7 +189,7 @@ impl SqliteStore {
 
     /// Looks at the file, where it is, who else has it open, and the table: what a person wants to know who is about to
     /// run elections there. Opens it as every participant does, takes the write lock for a moment, and writes nothing.
-    /// Blocks for no longer than `timeout`.
+    /// Blocks for no longer than `timeout`, and for half of it other writes of the same store where the file is locked.
     ///
     /// # Errors
     /// As any call: no file, or one that can't be used where it is. A table that is missing or of the wrong shape, and

@@ -4,12 +4,13 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::time::Duration;
 
-use rustls::RootCertStore;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, Error as TlsError, RootCertStore};
 use tempfile::TempDir;
 use tenure_testground::Credentials;
 use x509_cert::der::{Decode, Encode};
@@ -206,6 +207,19 @@ fn complaint(certificate: &[u8]) -> Option<String> {
         verifier.verify_server_cert(&CertificateDer::from(certificate), &[], &name, &[], UnixTime::now());
     let context = Context::new(Mode::Require, &Root::Nobody, "h");
     verified.err().map(|error| context.judge(Box::new(error)).to_string())
+}
+
+/// What reads differently is reported again.
+#[test]
+fn a_certificate_whose_time_has_not_come_or_is_over_reads_the_same_every_time() {
+    let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    let context = Context::new(Mode::VerifyFull, &Root::System, "h");
+    let read = |why: CertificateError| context.judge(Box::new(TlsError::InvalidCertificate(why))).to_string();
+    let expired = |time| CertificateError::ExpiredContext { time: at(time), not_after: at(100) };
+    assert_eq!(read(expired(200)), read(expired(201)));
+    let early = |time| CertificateError::NotValidYetContext { time: at(time), not_before: at(300) };
+    assert_eq!(read(early(200)), read(early(201)));
+    assert_ne!(read(expired(200)), read(early(200)));
 }
 
 #[test]

@@ -130,15 +130,17 @@ impl Parameters {
         };
         let mode = given(MODE).or_else(by_requires);
         let disabled = mode.as_ref().is_some_and(|given| given.value == "disable");
+        let (root, cert, key) = (given(ROOT), given(CERT), given(KEY));
+        let all_named = root.is_some() && cert.is_some() && key.is_some();
         Parameters {
             // To ask for it may mean to ask the network.
-            home: if disabled { None } else { variable("HOME").map(PathBuf::from) },
+            home: if disabled || all_named { None } else { variable("HOME").map(PathBuf::from) },
             mode,
             negotiation: given(NEGOTIATION),
             binding: given(BINDING),
-            root: given(ROOT),
-            cert: given(CERT),
-            key: given(KEY),
+            root,
+            cert,
+            key,
             unsupported: UNSUPPORTED.iter().find_map(asks_for_more),
         }
     }

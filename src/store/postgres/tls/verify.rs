@@ -212,14 +212,11 @@ impl Context {
                  is for, or give the server another one ({why})"
             ),
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                format!(
-                    "the server's certificate has expired ({why}): give it a new one, or see to our clock"
-                )
+                // Nothing that changes with time: it is reported again where it reads differently.
+                "the server's certificate has expired: give it a new one, or see to our clock".to_owned()
             }
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                format!(
-                    "the server's certificate is not valid yet ({why}): give it another, or see to our clock"
-                )
+                "the server's certificate is not valid yet: give it another, or see to our clock".to_owned()
             }
             CertificateError::BadSignature => format!(
                 "a signature in the server's certificates is wrong: there may be an authority of the same name, with \
