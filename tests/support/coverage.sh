@@ -45,7 +45,8 @@ report() {
   local programs=() program objects=()
   mapfile -t programs < <(sort -u "$TENURE_COVERAGE/programs")
   for program in "${programs[@]}"; do [ -x "$program" ] && objects+=(--object "$program"); done
-  llvm-profdata-19 merge --sparse -o "$TENURE_COVERAGE/all.profdata" "$TENURE_COVERAGE"/profiles/*.profraw || return
+  # A process that was killed while it wrote leaves a profile that is none; what it covered counts as missed.
+  llvm-profdata-19 merge --sparse --failure-mode=all -o "$TENURE_COVERAGE/all.profdata" "$TENURE_COVERAGE"/profiles/*.profraw || return
   # Line by line, over all instances of what is generic: the sums of `llvm-cov report` take the best one only.
   llvm-cov-19 export --format=lcov --skip-functions --instr-profile "$TENURE_COVERAGE/all.profdata" "${objects[@]:1}" src |
     awk -F'[:,]' -v root="$(pwd -P)/" '
