@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 /// All files of Rust below, with what is in them.
 fn sources(directory: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    let mut left = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(directory)];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut left = vec![root.join(directory)];
     while let Some(path) = left.pop() {
         if path.is_dir() {
             left.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).unwrap();
-            found.push((path, text));
+            found.push((path.strip_prefix(root).unwrap().to_owned(), text));
         }
     }
     assert!(found.len() > 20, "{directory}: {found:?}");
@@ -36,7 +37,7 @@ fn rule_1_the_library_reads_no_wall_clock() {
     let reads = ["SystemTime::now", "UnixTime::now", "ClockId::Realtime", "CLOCK_REALTIME", "Utc::now"];
     let of_the_library = |path: &Path| {
         let path = path.to_string_lossy().into_owned();
-        !path.contains("/src/bin/") && !path.ends_with("tests.rs") && !path.contains("/tests/")
+        !path.starts_with("src/bin/") && !path.ends_with("tests.rs") && !path.contains("/tests/")
     };
     for (path, text) in sources("src").iter().filter(|(path, _)| of_the_library(path)) {
         for read in reads {

@@ -56,7 +56,7 @@
 //!         .safety_margin(Duration::from_millis(1500))
 //!         .build()?
 //!
-//!     tenure exec --lease-duration=15s --renew-interval=5s --retry-period=3s \
+//!     tenure exec --lease-duration=15s --renew-interval=5s \
 //!         --operation-timeout=3s --safety-margin=1500ms
 //!
 //! Fit to carry elections; see the notes.
@@ -194,7 +194,7 @@
 //!         .safety_margin(Duration::from_millis(1500))
 //!         .build()?
 //!
-//!     tenure exec --lease-duration=15s --renew-interval=5s --retry-period=3s \
+//!     tenure exec --lease-duration=15s --renew-interval=5s \
 //!         --operation-timeout=3s --safety-margin=1500ms
 //!
 //! Fit to carry elections.

@@ -358,8 +358,8 @@ fn a_release_that_failed_is_not_reported_by_a_shutdown_once_the_lease_is_over() 
     let elector = start(&store, brisk());
     let guard = elector.wait_for_leadership().unwrap();
     store.set(&[Kind::Release], &Mode::Fail(StoreError::retryable("gone")));
-    let failed = Instant::now();
     assert!(guard.resign().is_err());
+    let failed = Instant::now();
     // The lease of a second may have been renewed just before.
     eventually("its end", || failed.elapsed() > ms(1_100));
     within(BOUND, move || elector.shutdown(BOUND)).unwrap();

@@ -113,6 +113,20 @@ pub(crate) fn a_signal_for_the_whole_group_is_no_failure_of_the_guardian() {
     assert!(place.lease().is_released());
 }
 
+/// The command has outlived a signal, and that was long ago.
+pub(crate) fn a_guardian_that_fails_after_a_signal_has_failed_all_the_same() {
+    let place = Place::new();
+    let script = "trap 'echo reloaded' HUP; echo ready; while :; do sleep 0.05; done";
+    let mut process = start(sh(&place, script), &place.path("errors"));
+    process.expect_line(LIMIT, "ready", |line| line == "ready");
+    let pid = process.pid().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    process.expect_line(LIMIT, "reloaded", |line| line == "reloaded");
+    kill_process(await_child(process.pid(), "guardian"));
+    assert_eq!(process.wait(LIMIT).code(), Some(125));
+    assert!(std::fs::read_to_string(place.path("errors")).unwrap().contains("guardian"));
+}
+
 pub(crate) fn a_command_that_stands_still_can_be_ended() {
     let place = Place::new();
     let mut process = start(sh(&place, "echo $$; exec sleep 60"), &place.path("errors"));

@@ -51,6 +51,7 @@ const EXEC: &[Test] = named![
     command::a_signal_ends_the_wait,
     command::a_signal_at_any_moment_ends_it,
     command::a_signal_for_the_whole_group_is_no_failure_of_the_guardian,
+    command::a_guardian_that_fails_after_a_signal_has_failed_all_the_same,
     command::a_command_that_stands_still_can_be_ended,
     command::nothing_that_a_terminal_would_obey_is_said,
     command::standard_input_is_the_commands,

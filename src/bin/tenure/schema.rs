@@ -30,7 +30,7 @@ impl Schema {
         match self.store.open()? {
             AnyStore::Postgres(store) => say(store.schema().trim_end())?,
             AnyStore::Sqlite(store) => say(store.schema().trim_end())?,
-            other => say(&format!("-- no table is needed for {other:?}"))?,
+            _ => say("-- this store has no table")?,
         }
         Ok(ExitCode::SUCCESS)
     }

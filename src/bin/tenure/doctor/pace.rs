@@ -135,6 +135,8 @@ pub(crate) struct Recommended {
     pub(crate) config: Config,
     /// Whether they are those that were asked for, or the defaults.
     pub(crate) as_asked: bool,
+    /// Whether a retry period was asked for: left to itself, `tenure exec` looks more often than a program does.
+    looks_as_asked: bool,
 }
 
 impl Recommended {
@@ -142,12 +144,13 @@ impl Recommended {
     /// The timings that were asked for can't be used by any database.
     pub(crate) fn new(timings: &Timings, trips: &RoundTrips) -> Result<Recommended, ConfigError> {
         let config = timings.config("NAME").build()?;
+        let looks_as_asked = timings.retry_period.is_some();
         let needed = trips.percentile(99).unwrap_or_default() * ROOM;
         if needed <= config.operation_timeout() {
-            return Ok(Recommended { config, as_asked: true });
+            return Ok(Recommended { config, as_asked: true, looks_as_asked });
         }
         let steps = u32::try_from(needed.as_millis().div_ceil(STEP.as_millis())).unwrap_or(u32::MAX);
-        Ok(Recommended { config: scaled(STEP.saturating_mul(steps))?, as_asked: false })
+        Ok(Recommended { config: scaled(STEP.saturating_mul(steps))?, as_asked: false, looks_as_asked })
     }
 
     /// As one writes it in a program.
@@ -168,7 +171,8 @@ impl Recommended {
             0 => format!("--{}={}s", name.replace('_', "-"), time.as_secs()),
             _ => format!("--{}={}ms", name.replace('_', "-"), time.as_millis()),
         };
-        self.times().map(|(name, time)| option(name, time)).collect::<Vec<_>>().join(" ")
+        let times = self.times().filter(|(name, _)| self.looks_as_asked || *name != "retry_period");
+        times.map(|(name, time)| option(name, time)).collect::<Vec<_>>().join(" ")
     }
 
     pub(crate) fn times(&self) -> impl Iterator<Item = (&'static str, Duration)> {
@@ -233,13 +237,13 @@ mod tests {
             let read = Config::builder("x")
                 .lease_duration(option("lease-duration"))
                 .renew_interval(option("renew-interval"))
-                .retry_period(option("retry-period"))
                 .operation_timeout(option("operation-timeout"))
                 .safety_margin(option("safety-margin"))
                 .build()
                 .unwrap();
             assert_eq!(read.lease_duration(), config.lease_duration());
             assert_eq!(recommended.rust().len(), 7);
+            assert!(!recommended.options().contains("retry"), "`tenure exec` has its own");
         }
     }
 
@@ -249,6 +253,8 @@ mod tests {
         let asked = Timings { lease_duration: seconds(60), operation_timeout: seconds(10), ..NONE };
         let recommended = Recommended::new(&asked, &trips(&[100])).unwrap();
         assert!(recommended.as_asked && recommended.config.lease_duration() == Duration::from_secs(60));
+        let looks = Timings { retry_period: seconds(1), ..NONE };
+        assert!(Recommended::new(&looks, &trips(&[4])).unwrap().options().contains("--retry-period=1s"));
         let millis = |millis| Some(Duration::from_millis(millis));
         let short = Timings {
             lease_duration: seconds(2),

@@ -45,6 +45,8 @@ pub(super) enum End {
     Lost(String),
     /// It was killed because its guardian failed, or never started.
     Failed(String),
+    /// This signal was for the whole process group, and has ended a guardian that was only just starting, too.
+    Struck(i32),
 }
 
 /// What every term of a run has in common.
@@ -120,7 +122,15 @@ pub(super) fn lead(
             return Ok(term.end());
         }
         if gone || now() >= term.patience() {
-            return Ok(term.take_over(signals));
+            let died_of = reap::exit_code(term.guardian);
+            let end = term.take_over(signals);
+            farewells.extend(signals.pending().into_iter().filter(|signal| is_farewell(*signal)));
+            let struck = |signal: &&i32| died_of.map(i32::from) == Some(128 + **signal);
+            return Ok(match (end, farewells.iter().find(struck)) {
+                // One that stands guard has handlers for them.
+                (End::Failed(_), Some(signal)) => End::Struck(*signal),
+                (end, _) => end,
+            });
         }
         // What a shell had started before it became `tenure`, or a container's orphans.
         reap::reap_others(Some(term.guardian));

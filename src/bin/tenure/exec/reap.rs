@@ -216,14 +216,16 @@ mod tests {
         if !alone("exec::reap::tests::nobody_is_looked_for_once_the_time_is_over") {
             return;
         }
-        // `cat` ends when this process does, or drops its end of the pipe.
+        // `cat` ends when this process does, or drops its end of the pipe. By itself a shell gives those in the background
+        // another input.
         let mut tree = Command::new("sh");
-        tree.args(["-c", "cat & wait"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        tree.args(["-c", "exec 3<&0; cat <&3 & wait"]).stdin(Stdio::piped()).stdout(Stdio::null());
         let tree = Tree(tree.spawn().unwrap());
         let parent = Pid::from_raw(tree.0.id().try_into().unwrap()).unwrap();
         let begun = Instant::now();
         while below(&[parent], begun + LONG_ENOUGH).is_empty() {
             assert!(begun.elapsed() < LONG_ENOUGH, "it never has a child");
+            std::thread::sleep(Duration::from_millis(1));
         }
         let number = parent.to_string();
         assert_eq!(children_of(&number, None).map(|found| found.len()), Some(1));

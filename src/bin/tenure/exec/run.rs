@@ -53,9 +53,9 @@ impl Exec {
             let watch = ring_at_the_end(&guard, &bell)?;
             let end = lead::lead(&crew, &guard, &mut signals, &mut farewells);
             farewells.extend(signals.pending().into_iter().filter(|signal| is_farewell(*signal)));
-            // One for the whole process group ends a guardian that is only just starting, too.
             let end = match (end, farewells.first()) {
-                (Err(_) | Ok(End::Failed(_)), Some(signal)) => return Ok(code_of_signal(*signal)),
+                // It came while there was no guardian yet.
+                (Err(_), Some(signal)) => End::Struck(*signal),
                 (end, _) => end?,
             };
             if let (End::Itself(_), Some(at_least), true) = (&end, self.at_least, farewells.is_empty()) {
@@ -67,6 +67,7 @@ impl Exec {
             bell.hush();
             match end {
                 End::Itself(code) => return Ok(ExitCode::from(code)),
+                End::Struck(signal) => return Ok(code_of_signal(signal)),
                 End::Lost(why) if self.restart && farewells.is_empty() => {
                     say(format_args!("{}; waiting to lead again", because(&elector, &why)));
                 }

@@ -165,10 +165,14 @@ mod tests {
 
     use rustix::process::{Signal, getpid, kill_process};
 
+    use super::super::alone::alone;
     use super::*;
 
     #[test]
     fn a_pause_loses_no_signal_and_the_next_one_is_a_pause_again() {
+        if !alone("exec::signals::tests::a_pause_loses_no_signal_and_the_next_one_is_a_pause_again") {
+            return;
+        }
         let mut signals = Signals::take(&[signal_hook::consts::SIGUSR2]).unwrap();
         let begun = Instant::now();
         for _ in 0..2 {

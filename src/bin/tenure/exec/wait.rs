@@ -60,7 +60,7 @@ pub(super) fn wait(
         bell.hush();
         if let Some(signal) = signals.pending().into_iter().find(|signal| is_farewell(*signal)) {
             line.clear();
-            give_up(elector, &answer);
+            drop(give_up(elector, &answer));
             return Ok(Waited::Signal(signal));
         }
         if let Ok(answer) = answer.try_recv() {
@@ -70,15 +70,18 @@ pub(super) fn wait(
         // The campaign knows it as well, but not while it creates the table.
         if until.is_some_and(|until| Instant::now() > until + LOOK) {
             line.clear();
-            give_up(elector, &answer);
-            return Err(why_not(CampaignError::TimedOut, elector, patience));
+            let why = match give_up(elector, &answer) {
+                Some(Err(error @ CampaignError::Store(_))) => error,
+                _ => CampaignError::TimedOut,
+            };
+            return Err(why_not(why, elector, patience));
         }
         reap::reap_others(None);
         let status = elector.status();
         if patience.once && status.leader.as_deref().is_some_and(|leader| leader != status.identity.as_str())
         {
             line.clear();
-            give_up(elector, &answer);
+            drop(give_up(elector, &answer));
             return Ok(Waited::SomebodyElse);
         }
         line.show(&status);
@@ -139,10 +142,10 @@ fn create_what_is_missing(store: &AnyStore, election: &str, time: Duration) -> R
     }
 }
 
-/// Stops campaigning. A term that was won at the same moment is given back.
-fn give_up(elector: &Elector, answer: &Receiver<Answer>) {
+/// Stops campaigning. A term that was won at the same moment is given back, once what this returns is dropped.
+fn give_up(elector: &Elector, answer: &Receiver<Answer>) -> Option<Answer> {
     elector.stop();
-    drop(answer.recv_timeout(elector.config().operation_timeout()));
+    answer.recv_timeout(elector.config().operation_timeout()).ok()
 }
 
 fn why_not(error: CampaignError, elector: &Elector, patience: Patience) -> Failure {
@@ -184,8 +187,9 @@ impl Line<'_> {
         let error = status.last_error.as_ref().map(ToString::to_string);
         let text = text(self.election, leader, status.observed_age, error.as_deref());
         let size = rustix::termios::tcgetwinsize(std::io::stderr());
-        let width = size.map_or(80, |size| usize::from(size.ws_col)).max(2) - 1;
-        let line = fitted(&text, width);
+        // Some terminals do not know their own.
+        let width = size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 1);
+        let line = fitted(&text, width.unwrap_or(80) - 1);
         if line != self.shown {
             voice::say(format!("\r{line}\x1b[K"));
             self.shown = line;
