@@ -220,21 +220,41 @@ pub(crate) fn files_beside_it_that_are_deleted_are_left_by_all_of_a_process() {
     assert_eq!(others.version(), renewed.version());
 }
 
+/// How many descriptors this process has of the place's files.
+fn open_here(place: &Place) -> usize {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap();
+    let links = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    links.filter(|link| link.starts_with(place.directory())).count()
+}
+
+/// Whether the files are still its own can't be told, so nothing is written back to them as it lets go.
+pub(crate) fn a_file_that_can_not_be_looked_at_is_left_as_it_is() {
+    let place = Place::new();
+    let way = place.around().join("way");
+    std::os::unix::fs::symlink(place.directory(), &way).unwrap();
+    let store = SqliteStore::open(way.join(place.path().file_name().unwrap())).unwrap();
+    let lease = store.acquire(&bid(), LIMIT).unwrap().unwrap();
+    // The store holds the only connections, and the row is in the file beside it.
+    std::fs::remove_file(&way).unwrap();
+    std::os::unix::fs::symlink(&way, &way).unwrap();
+    let error = store.renew(&tenure::Renewal::new("e", "h", lease.fence(), LEASE), LIMIT).unwrap_err();
+    assert!(error.is_retryable() && error.to_string().contains("can't be looked at"), "{error}");
+    drop(store);
+    await_until(LIMIT, "its connections are closed", || open_here(&place) == 0);
+    let beside = std::fs::metadata(format!("{}-wal", place.path().display()));
+    assert!(beside.is_ok_and(|file| file.len() > 0), "it was written back");
+}
+
 pub(crate) fn the_last_clone_leaves_nothing_behind() {
     let place = Place::new();
-    let open_here = || {
-        let files = std::fs::read_dir("/proc/self/fd").unwrap();
-        let links = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
-        links.filter(|link| link.starts_with(place.directory())).count()
-    };
     let store = place.another();
     let clone = store.clone();
     store.acquire(&bid(), LIMIT).unwrap();
     drop(store);
     clone.observe("e", LIMIT).unwrap();
-    assert!(open_here() >= 2, "the file and its -wal");
+    assert!(open_here(&place) >= 2, "the file and its -wal");
     drop(clone);
-    await_until(LIMIT, "the connections are closed", || open_here() == 0);
+    await_until(LIMIT, "the connections are closed", || open_here(&place) == 0);
     assert!(!place.directory().join("lease.db-wal").exists(), "the last connection takes it away");
 }
 

@@ -46,6 +46,7 @@ const TESTS: &[Test] = tests![
     files::files_beside_it_that_are_deleted_under_a_leader_split_nothing,
     files::files_beside_it_that_are_deleted_are_left_by_all_of_a_process,
     files::the_table_may_have_any_name,
+    files::a_file_that_can_not_be_looked_at_is_left_as_it_is,
     files::the_last_clone_leaves_nothing_behind,
     reboot::a_lease_of_an_earlier_boot_is_taken_over_at_once,
     reboot::nothing_of_an_earlier_boot_can_be_renewed,

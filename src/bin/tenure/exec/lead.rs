@@ -43,10 +43,8 @@ pub(super) enum End {
     Itself(u8),
     /// It was ended because the term was, or was about to be.
     Lost(String),
-    /// It was killed because its guardian failed, or never started.
-    Failed(String),
-    /// This signal was for the whole process group, and has ended a guardian that was only just starting, too.
-    Struck(i32),
+    /// It was killed because its guardian failed, or never started; and what the guardian ended with, if it had.
+    Failed(String, Option<u8>),
 }
 
 /// What every term of a run has in common.
@@ -122,15 +120,7 @@ pub(super) fn lead(
             return Ok(term.end());
         }
         if gone || now() >= term.patience() {
-            let died_of = reap::exit_code(term.guardian);
-            let end = term.take_over(signals);
-            farewells.extend(signals.pending().into_iter().filter(|signal| is_farewell(*signal)));
-            let struck = |signal: &&i32| died_of.map(i32::from) == Some(128 + **signal);
-            return Ok(match (end, farewells.iter().find(struck)) {
-                // One that stands guard has handlers for them.
-                (End::Failed(_), Some(signal)) => End::Struck(*signal),
-                (end, _) => end,
-            });
+            return Ok(term.take_over(signals));
         }
         // What a shell had started before it became `tenure`, or a container's orphans.
         reap::reap_others(Some(term.guardian));
@@ -310,7 +300,7 @@ impl Guarded {
 
     fn end(&self) -> End {
         if let Some(why) = &self.not_started {
-            return End::Failed(format!("the command was not started: {why}"));
+            return End::Failed(format!("the command was not started: {why}"), None);
         }
         match self.exited {
             Some((code, false)) => End::Itself(code),
@@ -332,11 +322,13 @@ impl Guarded {
     /// So is whatever else is a child of this process: one that the shell had before it became `tenure`, or the orphans
     /// of a container whose first process `tenure` is. They can't be told from those of the command.
     fn take_over(&mut self, signals: &mut Signals) -> End {
+        let died_of = reap::exit_code(self.guardian);
         self.kill(|limit| signals.pause(limit));
         match self.exited {
             Some((code, false)) => End::Itself(code),
             _ => End::Failed(
                 "the guardian of the command died or stood still; the command was killed".to_owned(),
+                died_of,
             ),
         }
     }

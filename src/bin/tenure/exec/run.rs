@@ -53,11 +53,10 @@ impl Exec {
             let watch = ring_at_the_end(&guard, &bell)?;
             let end = lead::lead(&crew, &guard, &mut signals, &mut farewells);
             farewells.extend(signals.pending().into_iter().filter(|signal| is_farewell(*signal)));
-            let end = match (end, farewells.first()) {
-                // It came while there was no guardian yet.
-                (Err(_), Some(signal)) => End::Struck(*signal),
-                (end, _) => end?,
-            };
+            if let Some(signal) = farewells.iter().find(|signal| has_struck(&end, **signal)) {
+                return Ok(code_of_signal(*signal));
+            }
+            let end = end?;
             if let (End::Itself(_), Some(at_least), true) = (&end, self.at_least, farewells.is_empty()) {
                 wait_until(since + at_least, &mut signals, &bell, || guard.is_leader());
             }
@@ -67,11 +66,10 @@ impl Exec {
             bell.hush();
             match end {
                 End::Itself(code) => return Ok(ExitCode::from(code)),
-                End::Struck(signal) => return Ok(code_of_signal(signal)),
                 End::Lost(why) if self.restart && farewells.is_empty() => {
                     say(format_args!("{}; waiting to lead again", because(&elector, &why)));
                 }
-                End::Failed(why) if self.restart && farewells.is_empty() => {
+                End::Failed(why, _) if self.restart && farewells.is_empty() => {
                     say(format_args!("{}; waiting to lead again", because(&elector, &why)));
                     // What fails will perhaps fail again: not as fast as it can, and others may be quicker.
                     let until = SystemClock::new().now() + elector.config().retry_period();
@@ -80,7 +78,7 @@ impl Exec {
                     }
                 }
                 End::Lost(why) => return Err(Failure::new(LOST, because(&elector, &why))),
-                End::Failed(why) => return Err(Failure::new(FAILED, because(&elector, &why))),
+                End::Failed(why, _) => return Err(Failure::new(FAILED, because(&elector, &why))),
             }
         }
     }
@@ -131,6 +129,17 @@ fn because(elector: &Elector, why: &str) -> String {
     match elector.status().last_error {
         Some(error) => format!("{election}: {why}; the last call failed: {error}"),
         None => format!("{election}: {why}"),
+    }
+}
+
+/// Whether the failure is this signal's work: it was for the whole process group.
+fn has_struck(end: &Result<End, Failure>, signal: i32) -> bool {
+    match end {
+        // It came while there was no guardian yet.
+        Err(_) => true,
+        // It has ended a guardian that was only just starting: one that stands guard has handlers.
+        Ok(End::Failed(_, Some(code))) => i32::from(*code) == 128 + signal,
+        Ok(_) => false,
     }
 }
 

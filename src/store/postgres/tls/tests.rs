@@ -63,6 +63,23 @@ fn parameters_are_checked_by_name_with_or_without_tls() {
     }
 }
 
+/// The system's answer may come from the network.
+#[test]
+fn nobody_is_asked_for_the_home_directory_unless_something_is_looked_for_there() {
+    let asked = |options: &[(&str, &str)]| {
+        let asked = std::cell::Cell::new(false);
+        let environment = |name: &str| {
+            asked.set(asked.get() || name == "HOME");
+            None
+        };
+        Parameters::read(options, &environment);
+        asked.get()
+    };
+    let files = [("sslrootcert", "a"), ("sslcert", "b"), ("sslkey", "c")];
+    assert!(asked(&[]) && asked(&files[..2]) && asked(&files[1..]));
+    assert!(!asked(&files) && !asked(&[("sslmode", "disable")]));
+}
+
 #[test]
 fn what_disables_tls_disables_all_of_it() {
     for dsn in [
